@@ -8,6 +8,7 @@
 #include "util/fileutils.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -97,17 +98,23 @@ static int attach_hand_over(struct attach *attach)
 
 int action_attach(const struct options *options, struct messages *out)
 {
-    struct attach attach = {.options = options, .out = out, .cancel_fd = -1};
     int status = STATUS_INTERNAL;
-    if (target_process_open(&attach.target, options->attach_pid, out, &status) &&
-        plan_acquisition(&attach.lock, options, out, "nothing is locked", NULL,
-                         attach.target.id.pid, &status)) {
-        if (cancel_with_target(&attach, &status) && plan_take(&attach.lock, options, &status))
-            status = attach.lock.outer == OUTER_COVERS ? attach_nested(&attach)
-                                                       : attach_hand_over(&attach);
-        status = acquisition_close(&attach.lock, status);
+    struct attach *attach = plan_memory(sizeof *attach, out, &status);
+    if (attach == NULL)
+        return status;
+    attach->options = options;
+    attach->out = out;
+    attach->cancel_fd = -1;
+    if (target_process_open(&attach->target, options->attach_pid, out, &status) &&
+        plan_acquisition(&attach->lock, options, out, "nothing is locked", NULL,
+                         attach->target.id.pid, &status)) {
+        if (cancel_with_target(attach, &status) && plan_take(&attach->lock, options, &status))
+            status = attach->lock.outer == OUTER_COVERS ? attach_nested(attach)
+                                                        : attach_hand_over(attach);
+        status = acquisition_close(&attach->lock, status);
     }
-    fd_close(&attach.cancel_fd);
-    target_process_close(&attach.target);
+    fd_close(&attach->cancel_fd);
+    target_process_close(&attach->target);
+    free(attach);
     return status;
 }

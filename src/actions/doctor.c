@@ -2,6 +2,7 @@
 
 #include "actions/doctor_trial.h"
 #include "actions/open_backend.h"
+#include "actions/plan.h"
 #include "config/file.h"
 #include "config/lock_key.h"
 #include "lock/lock_name.h"
@@ -9,9 +10,11 @@
 #include "store/diagnostics.h"
 #include "ui/holder_text.h"
 #include "util/error_code.h"
+#include "util/stack.h"
 
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,7 +84,7 @@ static void add_key(const struct options *options, struct diagnostics *findings)
         diagnostics_add(findings, FINDING_OK, "key", NULL, "%s", key);
 }
 
-static void add_config(const struct options *options, struct diagnostics *findings)
+static NOT_INLINED void add_config(const struct options *options, struct diagnostics *findings)
 {
     diagnostics_section(findings, "configuration", NULL);
     config_unknown_variables(add_unknown_variable, findings);
@@ -131,8 +134,8 @@ static void doctor_try_lock(const struct options *options, struct backend *holde
 }
 
 /* Not whether it is held: that changes all the time. */
-static void add_pause(const struct options *options, struct backend *backend,
-                      struct diagnostics *findings, struct bound bound)
+static NOT_INLINED void add_pause(const struct options *options, struct backend *backend,
+                                  struct diagnostics *findings, struct bound bound)
 {
     char key[LOCK_KEY_SIZE], text[HOLDER_TEXT_SIZE];
     struct lock_state state;
@@ -146,16 +149,16 @@ static void add_pause(const struct options *options, struct backend *backend,
     lock_state_free(&state);
 }
 
-static void examine(const struct options *options, struct diagnostics *findings, int cancel_fd)
+static void examine(const struct options *options, struct doctor_scratch *scratch,
+                    struct diagnostics *findings, int cancel_fd)
 {
     struct backend *backend;
-    struct doctor_scratch scratch = {.name = ""};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     /* Each call also has a limit of its own. */
     struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout),
                           cancel_fd};
-    doctor_scratch_make(&scratch, options);
+    doctor_scratch_make(scratch, options);
     add_config(options, findings);
     if (backend_open(&backend, options, NULL, &status, &why) != LOCK_OK) {
         diagnostics_section(findings, "backend", NULL);
@@ -164,8 +167,8 @@ static void examine(const struct options *options, struct diagnostics *findings,
     }
     add_choice(options, backend, findings);
     add_pause(options, backend, findings, bound);
-    if (backend->examine(backend, &scratch.request, findings, bound))
-        doctor_try_lock(options, backend, &scratch, findings, bound);
+    if (backend->examine(backend, &scratch->request, findings, bound))
+        doctor_try_lock(options, backend, scratch, findings, bound);
     backend->close(backend);
 }
 
@@ -187,12 +190,16 @@ int action_doctor(const struct options *options, struct messages *out)
     struct diagnostics findings = {0};
     struct signals signals;
     struct errmsg why = {""};
+    int status = STATUS_INTERNAL;
     if (!signals_open(&signals, &why))
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why.text);
-    examine(options, &findings, signals.fd);
+    struct doctor_scratch *scratch = plan_memory(sizeof *scratch, out, &status);
+    if (scratch == NULL)
+        return status;
+    examine(options, scratch, &findings, signals.fd);
+    free(scratch);
     int ended_by = signals_ended_by(&signals);
-    int status =
-        ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : doctor_tell(options, out, &findings);
+    status = ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : doctor_tell(options, out, &findings);
     diagnostics_free(&findings);
     return ended_by != 0 ? signals_die_by(ended_by) : status;
 }

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How long the store may take to send a notice, and to be cleaned up. */
@@ -285,24 +286,37 @@ static void doctor_trial_forget(const struct party *party, struct bound bound)
         party->backend->forget(party->backend, party->request.key, bound);
 }
 
+static void try_all(struct trial *trial)
+{
+    struct backend *holder = trial->holder.backend;
+    diagnostics_section(trial->findings, "trial", NULL);
+    if (!take(trial) && !holder->uncertain)
+        return;
+    bool good = trial->holder.holds && is_exclusive(trial) && watch(trial) &&
+                doctor_trial_extend(trial) && doctor_trial_hand_over(trial);
+    if (good && doctor_trial_look(trial) && doctor_trial_force(trial))
+        trial->waiter.holds = false; /* its lock was taken away just now */
+    struct bound cleaning = {deadline_after(clean_limit), -1};
+    doctor_trial_give_back(&trial->waiter, cleaning);
+    doctor_trial_give_back(&trial->holder, cleaning);
+    doctor_trial_forget(&trial->waiter, cleaning);
+    doctor_trial_forget(&trial->holder, cleaning);
+}
+
 void doctor_trial(struct backend *holder, struct backend *waiter,
                   const struct lock_request *request, struct diagnostics *findings,
                   struct bound bound)
 {
-    struct trial trial = {.findings = findings, .bound = bound};
-    party_init(&trial.holder, holder, request);
-    party_init(&trial.waiter, waiter, request);
-    trial.waiter.request.self.pid_start++; /* another process: a store may look for our own */
-    diagnostics_section(findings, "trial", NULL);
-    if (!take(&trial) && !holder->uncertain)
+    struct trial *trial = calloc(1, sizeof *trial); /* 13 kB, too much for a stack */
+    if (trial == NULL) {
+        diagnostics_fail(findings, STATUS_SYSTEM, "trial", NULL, "out of memory");
         return;
-    bool good = trial.holder.holds && is_exclusive(&trial) && watch(&trial) &&
-                doctor_trial_extend(&trial) && doctor_trial_hand_over(&trial);
-    if (good && doctor_trial_look(&trial) && doctor_trial_force(&trial))
-        trial.waiter.holds = false; /* its lock was taken away just now */
-    struct bound cleaning = {deadline_after(clean_limit), -1};
-    doctor_trial_give_back(&trial.waiter, cleaning);
-    doctor_trial_give_back(&trial.holder, cleaning);
-    doctor_trial_forget(&trial.waiter, cleaning);
-    doctor_trial_forget(&trial.holder, cleaning);
+    }
+    trial->findings = findings;
+    trial->bound = bound;
+    party_init(&trial->holder, holder, request);
+    party_init(&trial->waiter, waiter, request);
+    trial->waiter.request.self.pid_start++; /* another process: a store may look for our own */
+    try_all(trial);
+    free(trial);
 }

@@ -14,6 +14,7 @@
 #include "util/duration.h"
 #include "util/error_code.h"
 #include "util/fileutils.h"
+#include "util/stack.h"
 #include "util/text.h"
 
 #include <locale.h>
@@ -36,8 +37,8 @@ struct looking {
     struct lease lease; /* of --current */
 };
 
-static bool looking_open(struct looking *looking, const struct options *options,
-                         struct messages *out, int *status)
+static bool choose_lock(struct looking *looking, const struct options *options,
+                        struct messages *out, int *status)
 {
     *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
     struct lease outer;
@@ -52,11 +53,23 @@ static bool looking_open(struct looking *looking, const struct options *options,
     return looking->inside || backend_choose(&looking->backend, options, out, status);
 }
 
+/* NULL: reported. */
+static struct looking *looking_open(const struct options *options, struct messages *out,
+                                    int *status)
+{
+    struct looking *looking = plan_memory(sizeof *looking, out, status);
+    if (looking != NULL && choose_lock(looking, options, out, status))
+        return looking;
+    free(looking);
+    return NULL;
+}
+
 static void looking_close(struct looking *looking)
 {
     looking->backend->close(looking->backend);
     options_under_free(&looking->under);
     looking->out->key = NULL;
+    free(looking);
 }
 
 static enum lock_result inspect_look(void *data, struct bound bound, struct errmsg *why)
@@ -76,19 +89,19 @@ static enum lock_result inspect_look(void *data, struct bound bound, struct errm
 static int look_and(const struct options *options, struct messages *out,
                     int (*show)(const struct looking *))
 {
-    struct looking looking;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!looking_open(&looking, options, out, &status))
+    struct looking *looking = looking_open(options, out, &status);
+    if (looking == NULL)
         return status;
-    enum lock_result result = retry(inspect_look, &looking, options->outage, &why);
+    enum lock_result result = retry(inspect_look, looking, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else {
-        status = show(&looking);
-        lock_state_free(&looking.state);
+        status = show(looking);
+        lock_state_free(&looking->state);
     }
-    looking_close(&looking);
+    looking_close(looking);
     return status;
 }
 
@@ -233,44 +246,44 @@ static enum lock_result look_within(struct looking *looking, struct deadline end
 
 int action_wait_free(const struct options *options, struct messages *out)
 {
-    struct looking looking;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!looking_open(&looking, options, out, &status))
+    struct looking *looking = looking_open(options, out, &status);
+    if (looking == NULL)
         return status;
     struct deadline start = deadline_now(), end = options->waits_forever
                                                       ? DEADLINE_NEVER
                                                       : deadline_plus(start, options->wait);
-    struct duration interval = looking.backend->poll_least;
+    struct duration interval = looking->backend->poll_least;
     struct awaited_lock awaited = plan_awaited(options);
     struct progress view;
     progress_open(&view, &awaited, options->waits_forever || options->wait.ns > 0, out);
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
-        enum lock_result result = look_within(&looking, end, &why);
-        done = result != LOCK_OK || !looking.state.locked || last;
+        enum lock_result result = look_within(looking, end, &why);
+        done = result != LOCK_OK || !looking->state.locked || last;
         if (done)
             progress_hide(&view);
-        if (!done && !asked && inspect_held_by_ancestor(&looking)) {
+        if (!done && !asked && inspect_held_by_ancestor(looking)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                           "the command that this runs in holds it, and the wait would never end");
-            lock_state_free(&looking.state);
+            lock_state_free(&looking->state);
             break;
         }
         if (result != LOCK_OK)
             status = fail_result(out, result, &why);
-        else if (!looking.state.locked)
+        else if (!looking->state.locked)
             status = STATUS_OK;
         else if (last)
-            status = still_held(&looking, deadline_gap(start, deadline_now()));
+            status = still_held(looking, deadline_gap(start, deadline_now()));
         else
-            inspect_pause_until(deadline_earlier(end, next_look(&looking.state, interval)),
-                                &looking.state, &view);
+            inspect_pause_until(deadline_earlier(end, next_look(&looking->state, interval)),
+                                &looking->state, &view);
         if (result == LOCK_OK)
-            lock_state_free(&looking.state);
+            lock_state_free(&looking->state);
         interval = duration_doubled(interval, look_most);
     }
-    looking_close(&looking);
+    looking_close(looking);
     return status;
 }
 
@@ -306,12 +319,12 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
 
 int action_list(const struct options *options, struct messages *out)
 {
-    struct looking looking;
-    struct list list = {.looking = &looking};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!looking_open(&looking, options, out, &status))
+    struct looking *looking = looking_open(options, out, &status);
+    if (looking == NULL)
         return status;
+    struct list list = {.looking = looking};
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
     /* After JSON has been printed, another try cannot take it back. */
@@ -327,7 +340,7 @@ int action_list(const struct options *options, struct messages *out)
         status = flushed(out, STATUS_OK);
     }
     list_table_free(&list.listing);
-    looking_close(&looking);
+    looking_close(looking);
     return status;
 }
 
@@ -339,7 +352,7 @@ static enum lock_result inspect_check(void *data, struct bound bound, struct err
     return looking->backend->check(looking->backend, &looking->lease, bound, why);
 }
 
-static void print_current(const struct looking *looking)
+static NOT_INLINED void print_current(const struct looking *looking)
 {
     char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
     const struct lease *lease = &looking->lease;

@@ -14,6 +14,7 @@
 #include "util/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,27 +48,36 @@ static int refuse_nested(const struct acquisition *lock)
                 lock->undone);
 }
 
-int action_acquire(const struct options *options, struct messages *out)
+static int acquire(struct acquisition *lock, const struct options *options, struct messages *out)
 {
-    struct acquisition lock;
     struct token_file file = {0};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!plan_acquisition(&lock, options, out, "the lock was not acquired", NULL, 0, &status))
+    if (!plan_acquisition(lock, options, out, "the lock was not acquired", NULL, 0, &status))
         return status;
     if (options->owner_file != NULL) {
-        enum lock_result made = token_file_make(&file, options->owner_file, lock.token, &why);
+        enum lock_result made = token_file_make(&file, options->owner_file, lock->token, &why);
         if (made != LOCK_OK)
-            return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made),
-                                                 "%s; %s", why.text, lock.undone));
+            return acquisition_close(lock, fail(out, failure_of(made), (int)status_of(made),
+                                                "%s; %s", why.text, lock->undone));
     }
-    bool taken = plan_take(&lock, options, &status);
-    if (file.path != NULL && (!taken || lock.outer == OUTER_COVERS))
+    bool taken = plan_take(lock, options, &status);
+    if (file.path != NULL && (!taken || lock->outer == OUTER_COVERS))
         token_file_drop(&file);
     if (taken)
-        status = lock.outer == OUTER_COVERS ? refuse_nested(&lock)
-                                            : lease_action_hand_over(&lock, &file);
-    return acquisition_close(&lock, status);
+        status =
+            lock->outer == OUTER_COVERS ? refuse_nested(lock) : lease_action_hand_over(lock, &file);
+    return acquisition_close(lock, status);
+}
+
+int action_acquire(const struct options *options, struct messages *out)
+{
+    int status = STATUS_INTERNAL;
+    struct acquisition *lock = plan_memory(sizeof *lock, out, &status);
+    if (lock != NULL)
+        status = acquire(lock, options, out);
+    free(lock);
+    return status;
 }
 
 /* --- the lock of another process ----------------------------------------- */
@@ -89,8 +99,8 @@ struct target {
 };
 
 /* In this store, with this key. False: reported. */
-static bool target_choose(struct target *target, const struct options *options,
-                          struct messages *out, int *status)
+static bool find_lock(struct target *target, const struct options *options, struct messages *out,
+                      int *status)
 {
     *target = (struct target){.options = options, .out = out};
     if (!lock_key_find(target->key, options, out, status))
@@ -102,11 +112,24 @@ static bool target_choose(struct target *target, const struct options *options,
            backend_choose(&target->backend, options, out, status);
 }
 
+/* NULL: reported. */
+static struct target *target_open(bool (*find)(struct target *, const struct options *,
+                                               struct messages *, int *),
+                                  const struct options *options, struct messages *out, int *status)
+{
+    struct target *target = plan_memory(sizeof *target, out, status);
+    if (target != NULL && find(target, options, out, status))
+        return target;
+    free(target);
+    return NULL;
+}
+
 static void target_close(struct target *target)
 {
     target->backend->close(target->backend);
     options_under_free(&target->under);
     target->out->key = NULL;
+    free(target);
 }
 
 /* Begins what --json prints, with the answer. */
@@ -204,8 +227,8 @@ static bool read_token(struct target *target, int *status)
 }
 
 /* Which lock, in which store, with which token. False: reported. */
-static bool target_open(struct target *target, const struct options *options, struct messages *out,
-                        int *status)
+static bool find_lease(struct target *target, const struct options *options, struct messages *out,
+                       int *status)
 {
     *target = (struct target){.options = options, .out = out};
     if (options->name != NULL && !lock_key_find(target->key, options, out, status))
@@ -321,13 +344,13 @@ static int extend_target(struct target *target)
 
 int action_extend(const struct options *options, struct messages *out)
 {
-    struct target target;
     int status = STATUS_INTERNAL;
-    if (!target_open(&target, options, out, &status))
+    struct target *target = target_open(find_lease, options, out, &status);
+    if (target == NULL)
         return status;
-    if (find_owner(&target, &status))
-        status = extend_target(&target);
-    target_close(&target);
+    if (find_owner(target, &status))
+        status = extend_target(target);
+    target_close(target);
     return status;
 }
 
@@ -348,27 +371,27 @@ static void print_released(const struct target *target)
 
 int action_release(const struct options *options, struct messages *out)
 {
-    struct target target;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!target_open(&target, options, out, &status))
+    struct target *target = target_open(find_lease, options, out, &status);
+    if (target == NULL)
         return status;
-    if (target.token[0] != '\0' || find_owner(&target, &status)) {
-        enum lock_result result = retry(lease_action_release, &target, options->outage, &why);
+    if (target->token[0] != '\0' || find_owner(target, &status)) {
+        enum lock_result result = retry(lease_action_release, target, options->outage, &why);
         if (result != LOCK_OK) {
-            status = target_failed(&target, result, &why);
+            status = target_failed(target, result, &why);
         } else {
             if (options->json)
-                print_released(&target);
+                print_released(target);
             status = flushed(out, STATUS_OK);
             say_verbose(out, "released");
-            if (target.backend->warning != NULL)
-                say_warning(out, "its run is not remembered: %s", target.backend->warning);
-            if (target.backend->note != NULL)
-                say_verbose(out, "%s", target.backend->note);
+            if (target->backend->warning != NULL)
+                say_warning(out, "its run is not remembered: %s", target->backend->warning);
+            if (target->backend->note != NULL)
+                say_verbose(out, "%s", target->backend->note);
         }
     }
-    target_close(&target);
+    target_close(target);
     return status;
 }
 
@@ -398,23 +421,23 @@ static void print_forced(const struct target *target)
 
 int action_force_release(const struct options *options, struct messages *out)
 {
-    struct target target;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!target_choose(&target, options, out, &status))
+    struct target *target = target_open(find_lock, options, out, &status);
+    if (target == NULL)
         return status;
-    enum lock_result result = retry(lease_action_force, &target, options->outage, &why);
+    enum lock_result result = retry(lease_action_force, target, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
-    } else if (!target.was.locked) {
+    } else if (!target->was.locked) {
         status = fail(out, FAIL_NOT_FOUND, 1, "the lock is free");
     } else {
-        print_forced(&target);
+        print_forced(target);
         status = flushed(out, STATUS_OK);
     }
     if (result == LOCK_OK)
-        lock_state_free(&target.was);
-    target_close(&target);
+        lock_state_free(&target->was);
+    target_close(target);
     return status;
 }
 
@@ -450,17 +473,17 @@ static int print_pause(const struct target *target)
 
 int action_pause(const struct options *options, struct messages *out)
 {
-    struct target target;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!target_choose(&target, options, out, &status))
+    struct target *target = target_open(find_lock, options, out, &status);
+    if (target == NULL)
         return status;
-    target.pause.left = options->pause;
-    lock_forcer(target.pause.by);
+    target->pause.left = options->pause;
+    lock_forcer(target->pause.by);
     if (options->action == ACTION_PAUSE)
-        text_copy(target.pause.message, sizeof target.pause.message, options->message);
-    enum lock_result result = retry(pause_lock, &target, options->outage, &why);
-    status = result == LOCK_OK ? print_pause(&target) : target_failed(&target, result, &why);
-    target_close(&target);
+        text_copy(target->pause.message, sizeof target->pause.message, options->message);
+    enum lock_result result = retry(pause_lock, target, options->outage, &why);
+    status = result == LOCK_OK ? print_pause(target) : target_failed(target, result, &why);
+    target_close(target);
     return status;
 }

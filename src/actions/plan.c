@@ -6,11 +6,20 @@
 #include "util/duration.h"
 #include "util/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *if_told(const struct options *options, enum option_id id, const char *value)
 {
     return options->origins[id].kind == ORIGIN_COMMAND_LINE ? value : NULL;
+}
+
+void *plan_memory(size_t size, const struct messages *out, int *status)
+{
+    void *memory = calloc(1, size);
+    if (memory == NULL)
+        *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory; nothing was done");
+    return memory;
 }
 
 struct awaited_lock plan_awaited(const struct options *options)

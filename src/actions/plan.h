@@ -18,6 +18,10 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
 /* Opens the store, and takes the lock in it: acquisition_take(). */
 bool plan_take(struct acquisition *lock, const struct options *options, int *status);
 
+/* The state of an action, zeroed, which the caller frees: it would be too much for a small
+ * stack (ulimit -s). NULL: reported, and *status is the exit status. */
+void *plan_memory(size_t size, const struct messages *out, int *status);
+
 struct awaited_lock plan_awaited(const struct options *options);
 struct expiry_plan plan_expiry(const struct options *options);
 

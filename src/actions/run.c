@@ -233,30 +233,38 @@ static int run_command(struct run_run *run)
 
 int action_run(const struct options *options, struct messages *out)
 {
-    struct run_run run = {.options = options, .out = out, .heartbeat.fd = -1};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    enum lock_result opened = run_report_open(&run.report, options->report, &why);
-    if (opened != LOCK_OK)
+    struct run_run *run = plan_memory(sizeof *run, out, &status);
+    if (run == NULL)
+        return status;
+    run->options = options;
+    run->out = out;
+    run->heartbeat.fd = -1;
+    enum lock_result opened = run_report_open(&run->report, options->report, &why);
+    if (opened != LOCK_OK) {
+        free(run);
         return fail(out, failure_of(opened), (int)status_of(opened), "%s; the command was not run",
                     why.text);
-    out->code = &run.report.error;
-    choose_command(&run);
+    }
+    out->code = &run->report.error;
+    choose_command(run);
     if (hints_name_is_file(options))
         say_warning(out,
                     "this name is the path of a file; to lock that file, as flock(1) does, use "
                     "--lock-file=%s",
                     options->name);
-    if (plan_acquisition(&run.lock, options, out, "the command was not run", run.argv[0], 0,
+    if (plan_acquisition(&run->lock, options, out, "the command was not run", run->argv[0], 0,
                          &status)) {
-        bool taken = plan_take(&run.lock, options, &status);
+        bool taken = plan_take(&run->lock, options, &status);
         if (taken)
-            status = run.lock.outer == OUTER_COVERS ? run_nested(&run) : run_command(&run);
-        write_report(&run, taken && run.lock.outer != OUTER_COVERS, status);
-        status = acquisition_close(&run.lock, status);
+            status = run->lock.outer == OUTER_COVERS ? run_nested(run) : run_command(run);
+        write_report(run, taken && run->lock.outer != OUTER_COVERS, status);
+        status = acquisition_close(&run->lock, status);
     }
-    run_report_close(&run.report);
-    environment_free(&run.environment);
+    run_report_close(&run->report);
+    environment_free(&run->environment);
     out->code = NULL;
+    free(run);
     return status;
 }

@@ -136,19 +136,18 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-static void print_headline(const struct finding *finding, bool first)
+static void print_headline(const struct finding *finding, bool first, char text[CELL_SIZE])
 {
-    char text[CELL_SIZE];
     printf("%s%s%s%s\n", first ? "" : "\n", finding->section, finding->subject != NULL ? " " : "",
-           finding->subject != NULL ? text_escape(text, sizeof text, finding->subject) : "");
+           finding->subject != NULL ? text_escape(text, CELL_SIZE, finding->subject) : "");
 }
 
-static void diagnostics_print_row(const struct finding *finding, int name_width)
+static void diagnostics_print_row(const struct finding *finding, int name_width,
+                                  char text[CELL_SIZE])
 {
-    char text[CELL_SIZE];
-    text_escape(text, sizeof text, finding->name);
+    text_escape(text, CELL_SIZE, finding->name);
     printf("  %-4s  %s%*s", words[finding->result], text, name_width - mbwidth_of(text) + 2, "");
-    puts(text_escape(text, sizeof text, finding->found));
+    puts(text_escape(text, CELL_SIZE, finding->found));
     if (finding->advice != NULL)
         printf("%*s-> %s\n", name_width + 10, "", finding->advice);
 }
@@ -185,8 +184,8 @@ void diagnostics_print(const struct diagnostics *findings, bool terse)
             continue;
         if (last == NULL || last->section != finding->section ||
             !same_text(last->subject, finding->subject))
-            print_headline(finding, last == NULL);
-        diagnostics_print_row(finding, width);
+            print_headline(finding, last == NULL, text);
+        diagnostics_print_row(finding, width, text);
         last = finding;
     }
     if (!terse)

@@ -1,6 +1,7 @@
 #include "util/message.h"
 
 #include "util/fileutils.h"
+#include "util/stack.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -106,8 +107,8 @@ static const char *priority_text(const struct messages *out, int priority)
 }
 
 /* Like syslog(3), which would wait for a logger that hangs. The lease does not wait. */
-static void tell_syslog(const struct messages *out, int priority, const char *name,
-                        const char *text)
+static NOT_INLINED void tell_syslog(const struct messages *out, int priority, const char *name,
+                                    const char *text)
 {
     static const struct sockaddr_un logger = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
     char line[PIPE_BUF], when[32];
@@ -129,18 +130,20 @@ static void tell_syslog(const struct messages *out, int priority, const char *na
 __attribute__((format(printf, 3, 0))) static void say(const struct messages *out, int priority,
                                                       const char *format, va_list args)
 {
-    char text[2048], escaped[3072], name[256], line[sizeof escaped + sizeof name + 16];
+    enum { ESCAPED_SIZE = 3072 };
+    char text[2048], name[256], line[ESCAPED_SIZE + sizeof name + 16];
     _Static_assert(sizeof line <= PIPE_BUF, "a line must be written at once");
     if (vsnprintf(text, sizeof text, format, args) < 0)
         return;
-    text_escape(escaped, sizeof escaped, text);
     text_escape(name, sizeof name, out->name != NULL ? out->name : "");
-    int length = snprintf(line, sizeof line, "%sdlock: %s%s%s\n", priority_text(out, priority),
-                          name, *name != '\0' ? ": " : "", escaped);
-    if (length > 0)
-        (void)message_write(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+    int begin = snprintf(line, sizeof line, "%sdlock: %s%s", priority_text(out, priority), name,
+                         *name != '\0' ? ": " : "");
+    const char *escaped = text_escape(line + begin, ESCAPED_SIZE, text);
     if (out->syslog)
         tell_syslog(out, priority, name, escaped);
+    size_t length = strlen(line);
+    line[length] = '\n';
+    (void)message_write(line, length + 1);
 }
 
 #define SAY_IF(priority, condition)           \

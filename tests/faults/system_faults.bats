@@ -10,6 +10,48 @@ teardown() { common_teardown; }
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
 }
 
+# A row: its status, what is done first (with a stack of any size), and the words of the action.
+@test "a stack of 50 kB is enough for every action, on both stores" {
+    [ -z "${SANITIZER:-}" ] || skip 'with a sanitizer, or for coverage, frames are larger'
+    start_redis
+    local expected first words held='dlock --acquire --owner=token -t 60s'
+    export DLOCK_REDIS=unix://$T/redis.sock
+    sleep 60 3>&- 4>&- &
+    echo $! >"$T/sleep.pid"
+    for DLOCK_BACKEND in file redis; do
+        while IFS='|' read -r expected first words; do
+            echo "$DLOCK_BACKEND: $words"
+            eval "$first" >/dev/null
+            run bash -c "ulimit -s 50; exec dlock $words"
+            equals "$status" "${expected// /}"
+        done <<EOF
+0  |                           | run sh -c 'sleep 0.1'
+0  |                           | --tree --once-per=1h tree true
+0  |                           | --slots=3 slots true
+0  |                           | --shared shared true
+0  |                           | outer dlock --current
+75 | $held held                | -v -n held true
+0  |                           | --status held
+0  |                           | --status --json held
+0  |                           | --list
+0  |                           | --list --all --json
+0  |                           | --extend --owner=token -t 50s held
+0  |                           | --release --owner=token held
+0  | $held forced              | --force-release forced
+0  |                           | --acquire -t 60s acquired
+0  | dlock --acquire -t 1s free | --wait-free -w 20s free
+0  | dlock --acquire -t 1s free | -w 20s free true
+0  |                           | --attach=$(<"$T/sleep.pid") attached
+0  |                           | --pause=60s --message=why paused
+1  |                           | --status paused
+0  |                           | --resume paused
+0  |                           | --ran-within=1h tree
+0  |                           | --print-config
+0  |                           | --doctor
+EOF
+    done
+}
+
 @test "too few descriptors: exit 71, or the loader's 127, and nothing run" {
     local limit
     for limit in 3 4 5 6; do

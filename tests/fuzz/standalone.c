@@ -113,7 +113,7 @@ static size_t mutate(uint8_t *bytes, const struct input *from, const struct inpu
 
 int main(int argc, char **argv)
 {
-    struct input inputs[1024];
+    static struct input inputs[1024];
     static uint8_t bytes[2 * INPUT_MOST];
     size_t count = 0;
     long seconds = 0;

@@ -46,6 +46,12 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
     return pause;
 }
 
+bool lock_is_paused(const struct lock_file *file, const char *boot_id)
+{
+    int64_t newer;
+    return read_pause(file, boot_id, &newer).left.ns > 0;
+}
+
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
                  struct bound bound, struct admission *survey, struct place_map *map)
 {

@@ -31,6 +31,9 @@ struct admission {
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
                  struct bound bound, struct admission *survey, struct place_map *map);
 
+/* True if there is a pause, or a record that may be one. */
+bool lock_is_paused(const struct lock_file *file, const char *boot_id);
+
 /* If there are many places, and one holder with its own place is found: all have its mode,
  * and `held`, `first` and `last` are about this one alone. False: all places must be looked
  * at. */

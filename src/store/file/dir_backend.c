@@ -348,26 +348,26 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
                                   struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    struct admission survey;
+    struct admission *survey = &backend->survey;
     *holder = (struct holder){0};
     store_path(&backend->store, backend->file.path, request->key);
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
     struct shared_entry *entry = store_entry(&backend->store, request->key, true);
     file_waiter_ask(&backend->waiter, &backend->file, entry, request);
     enum lock_result result =
-        dir_backend_try_once(backend, request, entry, &survey, lease, bound, why);
+        dir_backend_try_once(backend, request, entry, survey, lease, bound, why);
     for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
         result = start_anew(backend, why); /* the last holder has just removed it */
         entry = store_entry(&backend->store, request->key, true);
         if (result == LOCK_OK)
-            result = dir_backend_try_once(backend, request, entry, &survey, lease, bound, why);
+            result = dir_backend_try_once(backend, request, entry, survey, lease, bound, why);
     }
     if (result == LOCK_GONE)
         result = LOCK_HELD;
     if (result == LOCK_OK)
         dir_backend_begin(backend, request, entry, lease);
     else if (result == LOCK_HELD)
-        dir_backend_refuse(backend, request, entry, &survey, holder);
+        dir_backend_refuse(backend, request, entry, survey, holder);
     else
         stop_waiting(backend);
     return result;

@@ -13,9 +13,10 @@ struct file_backend {
     int place;             /* our place in it; -1: we hold nothing */
     struct file_waiter waiter;
     int left_fd; /* the file that we waited for before: waiters behind us in it come after us; -1: none */
-    struct run_record done; /* refused by once_per: the last success */
-    bool reserved;          /* refused only because others have waited longer */
-    bool watched;           /* the waiter's notifications are about the file that we hold */
+    struct run_record done;  /* refused by once_per: the last success */
+    struct admission survey; /* of the call in progress: 9 kB, too much for a stack */
+    bool reserved;           /* refused only because others have waited longer */
+    bool watched;            /* the waiter's notifications are about the file that we hold */
 };
 
 static inline struct file_backend *file_of(struct backend *backend)

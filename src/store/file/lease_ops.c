@@ -278,13 +278,13 @@ static void lease_ops_give_back(struct file_backend *backend, const struct lease
                                 struct bound bound)
 {
     struct lock_file *file = &backend->file;
-    struct admission survey;
+    struct admission *survey = &backend->survey;
     bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
     if (known)
         runs_add(&backend->store, entry, record, &lease->end);
-    if (!lock_survey_one(file, store_boot_id(&backend->store), backend->place, &survey))
-        lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey, NULL);
-    if (!held_on && !wanted && survey.held == 0 && survey.pause.left.ns == 0) {
+    if (!lock_survey_one(file, store_boot_id(&backend->store), backend->place, survey))
+        lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, survey, NULL);
+    if (!held_on && !wanted && survey->held == 0 && survey->pause.left.ns == 0) {
         (void)store_remove(file);
     } else if (known) {
         record->released = true;
@@ -293,7 +293,7 @@ static void lease_ops_give_back(struct file_backend *backend, const struct lease
         lock_file_note_place(file, backend->place, held_on);
     }
     if (!held_on && wanted) /* it is noted whose turn it is */
-        (void)ticket_queue_lets(file, entry, &(struct ticket){0}, &survey);
+        (void)ticket_queue_lets(file, entry, &(struct ticket){0}, survey);
     shared_entry_released(entry, lease->token, lease->take_id,
                           known ? record_age(record) : deadline_gap(lease->taken, deadline_now()));
     if (lease->lost)

@@ -5,6 +5,7 @@
 #include "store/file/runs.h"
 #include "util/array.h"
 #include "util/fileutils.h"
+#include "util/stack.h"
 #include "util/text.h"
 
 #include <dirent.h>
@@ -83,29 +84,32 @@ static bool fill_queue(const struct lock_file *file, struct lock_state *state)
     return true;
 }
 
-static enum lock_result file_look_look_at(struct store *store, const struct lock_file *file,
-                                          const char *key, struct lock_state *state,
-                                          struct bound bound, struct errmsg *why)
+static enum lock_result file_look_look_at(struct file_backend *backend,
+                                          const struct lock_file *file, const char *key,
+                                          struct lock_state *state, struct bound bound,
+                                          struct errmsg *why)
 {
+    struct store *store = &backend->store;
     const char *boot_id = store_boot_id(store);
     bool there = file->fd >= 0;
-    struct admission survey = {0};
+    struct admission *survey = &backend->survey;
+    *survey = (struct admission){0};
     enum lock_result result = shared_table_open(&store->table, &store->dir, false, why);
     if (result != LOCK_OK && result != LOCK_GONE && result != LOCK_INVALID)
         return result;
     const struct shared_entry *entry = store_entry(store, key, false);
     if (there)
-        lock_survey(file, boot_id, "", -1, bound, &survey, NULL);
-    state->newer = survey.newer > 0 ? survey.newer : store->table.newer;
+        lock_survey(file, boot_id, "", -1, bound, survey, NULL);
+    state->newer = survey->newer > 0 ? survey->newer : store->table.newer;
     if (state->newer > 0)
         return format_newer(why, state->newer);
-    size_t held = (size_t)survey.held;
-    bool others = there && survey.released == 0 && held == 0 && is_locked_by_others(file);
+    size_t held = (size_t)survey->held;
+    bool others = there && survey->released == 0 && held == 0 && is_locked_by_others(file);
     if (!lock_state_init(state, key, held + others) || (there && !fill_queue(file, state))) {
         lock_state_free(state);
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
-    state->pause = survey.pause;
+    state->pause = survey->pause;
     if (there)
         state->waiters = ticket_queue_count(file, NULL, &(struct ticket){0});
     if (held > 0)
@@ -116,7 +120,7 @@ static enum lock_result file_look_look_at(struct store *store, const struct lock
 }
 
 /* The record tells --extend and --release what became of the lease. */
-static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
+static NOT_INLINED bool has_acquired_lease(const struct lock_file *file, struct bound bound)
 {
     struct lock_place place = lock_file_places(bound);
     bool found = false;
@@ -127,17 +131,15 @@ static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
 
 /* Left by an expired --hold-at-least or by a killed holder: it would otherwise stay for
  * ever. An empty file is one that is just being taken. */
-static void remove_left(struct store *store, const struct lock_file *seen,
-                        const struct lock_state *state)
+static void remove_left(struct store *store, struct lock_file *file, const struct lock_state *state)
 {
-    struct lock_file file;
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
-    if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 ||
-        state->waiters > 0 || state->pause.left.ns > 0 || has_acquired_lease(seen, bound))
+    if (file->fd < 0 || file->size == 0 || state->locked || state->owner_count > 0 ||
+        state->waiters > 0 || state->pause.left.ns > 0 || has_acquired_lease(file, bound))
         return;
-    if (store_open_file(store, &file, state->key, LOCK_FILE_TO_CHANGE, bound, NULL) == LOCK_OK)
-        store_tidy(store, &file, bound);
-    lock_file_close(&file);
+    lock_file_close(file); /* it was open for a look */
+    if (store_open_file(store, file, state->key, LOCK_FILE_TO_CHANGE, bound, NULL) == LOCK_OK)
+        store_tidy(store, file, bound);
 }
 
 enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state,
@@ -147,7 +149,7 @@ enum lock_result file_look(struct backend *base, const char *key, struct lock_st
     struct lock_file file;
     enum lock_result result = store_open_file(store, &file, key, LOCK_FILE_TO_LOOK, bound, why);
     if (result == LOCK_OK || result == LOCK_GONE)
-        result = file_look_look_at(store, &file, key, state, bound, why);
+        result = file_look_look_at(file_of(base), &file, key, state, bound, why);
     if (result == LOCK_OK)
         remove_left(store, &file, state);
     lock_file_close(&file);
@@ -169,7 +171,7 @@ static void mark_forced(struct store *store, const struct lock_file *file, const
 }
 
 /* The lock file goes, and in the same step one comes that has nothing but the pause. */
-static bool leave_pause(const struct store *store, struct lock_file *file)
+static NOT_INLINED bool leave_pause(const struct store *store, struct lock_file *file)
 {
     struct lock_file next = {.fd = -1};
     struct record record;
@@ -198,7 +200,7 @@ enum lock_result file_force_release(struct backend *base, const char *key, struc
     bool there =
         result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_OK);
     if (there || result == LOCK_GONE)
-        result = file_look_look_at(store, &file, key, was, bound, why);
+        result = file_look_look_at(file_of(base), &file, key, was, bound, why);
     if (there && result == LOCK_OK)
         mark_forced(store, &file, key, bound);
     if (there && result == LOCK_OK &&
@@ -232,17 +234,17 @@ enum lock_result file_pause(struct backend *base, const char *key, const struct 
 {
     struct lock_file file;
     struct record record;
-    struct admission survey;
     bool ends = pause->left.ns == 0;
     struct store *store = &file_of(base)->store;
+    struct admission *survey = &file_of(base)->survey;
     fill_pause(&record, key, pause->left, pause->message);
     enum lock_result result = store_open_file(
         store, &file, key, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
     if (result == LOCK_OK) {
-        lock_survey(&file, store_boot_id(store), "", -1, bound, &survey, NULL);
-        if (survey.newer > 0)
-            result = format_newer(why, survey.newer);
-        else if (ends && survey.pause.left.ns == 0)
+        lock_survey(&file, store_boot_id(store), "", -1, bound, survey, NULL);
+        if (survey->newer > 0)
+            result = format_newer(why, survey->newer);
+        else if (ends && survey->pause.left.ns == 0)
             result = LOCK_GONE;
     }
     if (result == LOCK_GONE)
@@ -264,7 +266,8 @@ static bool is_name_of(const char *name, const char *key)
     return strcmp(name, right) == 0;
 }
 
-static bool key_in_record(const struct store *store, const char *name, char key[LOCK_KEY_SIZE])
+static NOT_INLINED bool key_in_record(const struct store *store, const char *name,
+                                      char key[LOCK_KEY_SIZE])
 {
     struct lock_file file = {.fd = -1};
     struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1});
@@ -338,9 +341,9 @@ static enum lock_result read_keys(const struct store *store, DIR *names, const c
 }
 
 /* LOCK_OK with *list to be freed. */
-static enum lock_result file_look_find_keys(struct store *store, const char *prefix,
-                                            const char *pattern, bool all, struct key_list *list,
-                                            struct errmsg *why)
+static NOT_INLINED enum lock_result file_look_find_keys(struct store *store, const char *prefix,
+                                                        const char *pattern, bool all,
+                                                        struct key_list *list, struct errmsg *why)
 {
     *list = (struct key_list){0};
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

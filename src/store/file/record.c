@@ -182,27 +182,29 @@ bool record_is_newer(const struct record *record)
     return record->format > STORE_FORMAT;
 }
 
-bool record_parse(struct record *record, const char *text)
+static bool parse_lines(struct record *record, const char *text)
 {
-    struct record parsed = {.slot = -1};
-    *record = (struct record){0};
-    text = read_first_line(text, &record->format);
-    if (text == NULL || record_is_newer(record))
-        return false;
-    parsed.format = record->format;
     while (strncmp(text, last_line, strlen(last_line)) != 0) {
         const char *newline = strchr(text, '\n');
-        if (newline == NULL || !parse_line(&parsed, text, (size_t)(newline - text)))
+        if (newline == NULL || !parse_line(record, text, (size_t)(newline - text)))
             return false;
         text = newline + 1;
     }
-    if (parsed.token[0] == '\0')
-        return false;
-    parsed.holder.known = true;
-    parsed.holder.since_wall_ms = clamped(parsed.holder.since_wall_ms);
-    parsed.holder.shares = parsed.mode != MODE_EXCLUSIVE;
-    *record = parsed;
-    return true;
+    return record->token[0] != '\0';
+}
+
+bool record_parse(struct record *record, const char *text)
+{
+    *record = (struct record){.slot = -1};
+    text = read_first_line(text, &record->format);
+    int64_t format = record->format;
+    bool parsed = text != NULL && !record_is_newer(record) && parse_lines(record, text);
+    if (!parsed)
+        *record = (struct record){.format = format};
+    record->holder.known = parsed;
+    record->holder.since_wall_ms = clamped(record->holder.since_wall_ms);
+    record->holder.shares = parsed && record->mode != MODE_EXCLUSIVE;
+    return parsed;
 }
 
 bool record_is_whole(const char *text)

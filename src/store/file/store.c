@@ -71,9 +71,11 @@ enum lock_result store_open_file(const struct store *store, struct lock_file *fi
 
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound)
 {
-    struct admission survey;
-    lock_survey(file, store_boot_id(store), "", own, bound, &survey, NULL);
-    return survey.held == 0 && survey.pause.left.ns == 0;
+    struct lock_place place = lock_file_places(bound);
+    bool held = lock_is_paused(file, store_boot_id(store));
+    while (!held && lock_file_next_place(file, &place))
+        held = place.number != own && lock_place_held(&place, store_boot_id(store));
+    return !held;
 }
 
 bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,

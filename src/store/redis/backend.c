@@ -109,19 +109,19 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
                                     struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call call;
+    struct redis_call *call = redis->call;
     if (redis_is_fresh(redis))
         return LOCK_OK;
     if (lease->mode != MODE_EXCLUSIVE) {
-        redis_script_begin(&call, &redis_share_script, KEYS_SHARE, lease->key, lease->token);
-        call.channels.touches = redis->watched;
-        redis_command_add(&call.words, lease->take_id);
-        enum lock_result result = run_check(redis, &call, DURATION_ZERO, lease, bound, why);
+        redis_script_begin(call, &redis_share_script, KEYS_SHARE, lease->key, lease->token);
+        call->channels.touches = redis->watched;
+        redis_command_add(&call->words, lease->take_id);
+        enum lock_result result = run_check(redis, call, DURATION_ZERO, lease, bound, why);
         if (result != LOCK_HELD)
             return result;
     }
-    begin_check(redis, &call, &redis_check_script, lease);
-    return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
+    begin_check(redis, call, &redis_check_script, lease);
+    return run_check(redis, call, DURATION_ZERO, lease, bound, why);
 }
 
 /* A token that the user chose may be that of a lock in database 0 as well, where the
@@ -135,22 +135,22 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
                                      enum extend_how how, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call call;
-    begin_check(redis, &call, &redis_extend_script, lease);
-    call.careful = may_hit_another(redis, lease);
-    redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
-    redis_command_add(&call.words, how == EXTEND_EXACTLY ? "1" : "");
-    return run_check(redis, &call, lease->ttl, lease, bound, why);
+    struct redis_call *call = redis->call;
+    begin_check(redis, call, &redis_extend_script, lease);
+    call->careful = may_hit_another(redis, lease);
+    redis_script_add_number(call, lease->ttl.ns / NS_PER_MS);
+    redis_command_add(&call->words, how == EXTEND_EXACTLY ? "1" : "");
+    return run_check(redis, call, lease->ttl, lease, bound, why);
 }
 
 static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease,
                                           struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call call;
-    begin_check(redis, &call, &redis_check_script, lease);
-    redis_script_add_number(&call, lease->fence);
-    return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
+    struct redis_call *call = redis->call;
+    begin_check(redis, call, &redis_check_script, lease);
+    redis_script_add_number(call, lease->fence);
+    return run_check(redis, call, DURATION_ZERO, lease, bound, why);
 }
 
 /* A call that goes by the token alone would do the same to the next holder if it is sent
@@ -189,22 +189,22 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
                                       struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call call;
+    struct redis_call *call = redis->call;
     redisReply *reply;
-    redis_release_begin(redis, &call, lease);
+    redis_release_begin(redis, call, lease);
     if (lease->outside)
-        add_request(redis, &call);
-    call.careful = may_hit_another(redis, lease);
+        add_request(redis, call);
+    call->careful = may_hit_another(redis, lease);
     /* It may be carried out after this process has ended, which does not wait long for an answer
      * once the lease has ended. All of it must be in the server's first read of 16 kB: the reply to
      * the greeting finds the connection closed, and ends the rest. */
-    call.by_text = redis->base.uncertain ||
-                   (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
+    call->by_text = redis->base.uncertain ||
+                    (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
     redis->base.warning = NULL;
-    enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
+    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     redis->release_sent =
-        redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
+        redis->release_sent || call->sent_before || (result != LOCK_OK && redis->conn.sent);
     if (result == LOCK_OK) {
         result = read_release(redis, reply, lease, why);
         freeReplyObject(reply);
@@ -235,9 +235,9 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
 static enum lock_result redis_look(struct backend *backend, const char *key,
                                    struct lock_state *state, struct bound bound, struct errmsg *why)
 {
-    struct redis_call call;
-    redis_script_begin(&call, &redis_look_script, KEYS_ALL, key, "");
-    return redis_backend_run_look(redis_of(backend), &call, key, state, bound, why);
+    struct redis_backend *redis = redis_of(backend);
+    redis_script_begin(redis->call, &redis_look_script, KEYS_ALL, key, "");
+    return redis_backend_run_look(redis, redis->call, key, state, bound, why);
 }
 
 static enum lock_result redis_force_release(struct backend *backend, const char *key,
@@ -245,15 +245,15 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
                                             struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call call;
+    struct redis_call *call = redis->call;
     char forcer[FORCER_SIZE];
     lock_forcer(forcer);
-    redis_script_begin(&call, &redis_force_script, KEYS_ALL, key, "");
-    call.careful = true; /* if SELECT is refused it would hit a lock of another database */
-    redis_script_add_number(&call, wall_now_ms());
-    add_request(redis, &call);
-    redis_command_add(&call.words, forcer);
-    return redis_backend_run_look(redis, &call, key, was, bound, why);
+    redis_script_begin(call, &redis_force_script, KEYS_ALL, key, "");
+    call->careful = true; /* if SELECT is refused it would hit a lock of another database */
+    redis_script_add_number(call, wall_now_ms());
+    add_request(redis, call);
+    redis_command_add(&call->words, forcer);
+    return redis_backend_run_look(redis, call, key, was, bound, why);
 }
 
 static enum lock_result redis_pause(struct backend *backend, const char *key,
@@ -261,15 +261,15 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
                                     struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call call;
+    struct redis_call *call = redis->call;
     redisReply *reply;
-    redis_script_begin(&call, &redis_pause_script, KEYS_ALL, key, "");
-    call.careful = true; /* as force_release() */
-    redis_script_add_number(&call, pause->left.ns / NS_PER_MS);
-    redis_command_add(&call.words, pause->by);
-    redis_command_add(&call.words, pause->message);
-    add_request(redis, &call);
-    enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
+    redis_script_begin(call, &redis_pause_script, KEYS_ALL, key, "");
+    call->careful = true; /* as force_release() */
+    redis_script_add_number(call, pause->left.ns / NS_PER_MS);
+    redis_command_add(&call->words, pause->by);
+    redis_command_add(&call->words, pause->message);
+    add_request(redis, call);
+    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         if (redis_reply_is(reply, "none", 1)) {
             result = errmsg_fail(why, LOCK_GONE, "the lock is not paused");
@@ -310,6 +310,7 @@ static void redis_close(struct backend *backend)
     if (redis->owns_tls)
         redis_tls_close(redis->settings.tls);
     free(redis->cluster);
+    free(redis->call);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
 }
@@ -318,8 +319,13 @@ static struct redis_backend *make(const struct redis_url *url,
                                   const struct redis_settings *settings)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
-    if (redis == NULL)
+    struct redis_call *call = calloc(1, sizeof *call);
+    if (redis == NULL || call == NULL) {
+        free(redis);
+        free(call);
         return NULL;
+    }
+    redis->call = call;
     redis->base = (struct backend){
         .kind = "redis",
         .poll_least = DURATION_MS(250),

@@ -308,7 +308,7 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_command command = redis_words("DEL");
-    char companions[REDIS_COMPANIONS][COMPANION_SIZE];
+    char(*companions)[COMPANION_SIZE] = redis->call->companions;
     struct errmsg ignored = {""};
     redisReply *reply;
     for (size_t i = 0; i < REDIS_COMPANIONS; i++) {

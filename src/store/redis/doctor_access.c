@@ -7,6 +7,7 @@
 #include "store/redis/scripts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The purposes of the commands: the worst that is missing for a purpose is one row. */
@@ -130,26 +131,32 @@ static enum lock_result try_commands(struct redis_patient *patient, size_t first
                                      struct verdict *verdicts, struct errmsg *why)
 {
     const char *key = patient->request->key, *places[REDIS_COMPANIONS + 3] = {NULL, key};
-    char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
-    struct redis_command commands[TRIALS] = {{0}};
+    struct {
+        char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
+        struct redis_command commands[TRIALS];
+    } *trial = calloc(1, sizeof *trial); /* too much for a stack */
     redisReply *replies[TRIALS];
+    if (trial == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     for (int i = 0; i < REDIS_COMPANIONS; i++)
-        redis_companion(companions[i], key, i, "doctor");
-    lock_key_companion(companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
+        redis_companion(trial->companions[i], key, i, "doctor");
+    lock_key_companion(trial->companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
     for (int i = 0; i <= REDIS_COMPANIONS; i++)
-        places[2 + i] = companions[i];
+        places[2 + i] = trial->companions[i];
     for (size_t i = first; i < end; i++)
         for (const char *const *word = trials[i].words; *word != NULL; word++) {
             size_t place = (unsigned char)**word;
             bool is_key = place < sizeof places / sizeof *places && places[place] != NULL;
-            redis_command_add(&commands[i], is_key ? places[place] : *word);
+            redis_command_add(&trial->commands[i], is_key ? places[place] : *word);
         }
-    enum lock_result result = redis_conn_call(&patient->conn, commands + first, (int)(end - first),
-                                              replies + first, patient->bound, why);
+    enum lock_result result =
+        redis_conn_call(&patient->conn, trial->commands + first, (int)(end - first),
+                        replies + first, patient->bound, why);
     for (size_t i = first; result == LOCK_OK && i < end; i++) {
         redis_doctor_access_judge(&verdicts[trials[i].purpose], trials[i].words[0], replies[i]);
         freeReplyObject(replies[i]);
     }
+    free(trial);
     return result;
 }
 

@@ -28,6 +28,7 @@ struct redis_place {
     struct deadline look;      /* when to ask, unless another waiter does */
 };
 
+struct redis_call;
 struct redis_sentinel;
 struct redis_cluster;
 
@@ -57,6 +58,7 @@ struct redis_backend {
     struct deadline
         fresh;         /* until when the last answer is valid, as long as touches are reported */
     bool release_sent; /* and its reply never came */
+    struct redis_call *call;  /* the call that is made: 32 kB, too much for a stack */
     char request[TOKEN_SIZE]; /* id of the removal that was requested without a take id; "": none */
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */
     struct errmsg unwritten;     /* what base.warning points to after a release */

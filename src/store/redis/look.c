@@ -207,15 +207,16 @@ static const char scan_count[] = "1000";
 enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
 
 /* The user's own prefix is not a pattern. */
-static void escape_glob(const char *text, char *escaped, size_t size)
+static void glob_of_prefix(const char *prefix, char *glob, size_t size)
 {
     size_t used = 0;
-    for (; *text != '\0' && used + 3 < size; text++) {
-        if (strchr("*?[]\\^-", *text) != NULL)
-            escaped[used++] = '\\';
-        escaped[used++] = *text;
+    for (; *prefix != '\0' && used + 4 < size; prefix++) {
+        if (strchr("*?[]\\^-", *prefix) != NULL)
+            glob[used++] = '\\';
+        glob[used++] = *prefix;
     }
-    escaped[used] = '\0';
+    glob[used++] = '*';
+    glob[used] = '\0';
 }
 
 /* {KEY}:meta and so on (lock_key_companion()). */
@@ -304,10 +305,9 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
                                  const char *pattern, bool all, struct key_list *keys,
                                  struct bound bound, struct errmsg *why)
 {
-    char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 2];
+    char match[2 * LOCK_KEY_SIZE + 2] = "*";
     struct scan scan = {.cursor = "0", .all = all};
-    escape_glob(prefix, escaped, sizeof escaped);
-    snprintf(match, sizeof match, "%s%s*", all ? "*" : "", escaped);
+    glob_of_prefix(prefix, match + all, sizeof match - 1);
     enum lock_result result;
     do {
         const struct redis_command command =

@@ -332,19 +332,19 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
                                        struct lease *lease, struct holder *holder,
                                        struct bound bound, struct errmsg *why)
 {
-    struct redis_call call;
+    struct redis_call *call = redis->call;
     redisReply *reply;
     enum lock_result result = redis_topology_open(redis, request->key, bound, why);
-    begin_take(&call, redis, request, queues);
+    begin_take(call, redis, request, queues);
     if (queues)
-        call.channels =
+        call->channels =
             (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
     redis->place.listens = queues && !redis->listening.no_wake;
     redis->place.called = redis->place.touched = redis->place.unseen = redis->touched = false;
     /* The lease counts from here: connecting is not part of it. */
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
-        result = redis_script_run(redis, &call, &reply, bound, why);
+        result = redis_script_run(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         redis->base.queued = queues;
         result = read_take(redis, reply, request, before, lease, holder, why);
@@ -355,7 +355,7 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
         redis->base.uncertain = true;
         text_copy(redis->unanswered, sizeof redis->unanswered, request->take_id);
         if (redis->conn.greeting_failed)
-            undo_take(redis, &call, request, bound);
+            undo_take(redis, call, request, bound);
     }
     return redis_script_end(redis, result, why);
 }
