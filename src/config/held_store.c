@@ -127,8 +127,9 @@ static bool read_part(struct settings *settings, char *part, const char *configu
 {
     static const struct origin origin = {.kind = ORIGIN_HELD};
     char *value = strchr(part, '=');
-    const struct poptOption *option =
-        value != NULL ? option_by_name(part, (size_t)(value++ - part)) : NULL;
+    if (value == NULL)
+        return false;
+    const struct poptOption *option = option_by_name(part, (size_t)(value++ - part));
     enum option_id id = option != NULL ? (enum option_id)option->val : OPT_NONE;
     if (!held_store_has(id) || !percent_decode(value, strlen(value) + 1, value, strlen(value)))
         return false;

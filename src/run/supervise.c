@@ -192,6 +192,35 @@ static void say_started(const struct supervision *plan, const struct child *chil
         sd_notify_send(&plan->out->notify, "READY=1");
 }
 
+/* From the start of the command to its end. */
+static void supervise_command(struct supervise_run *run)
+{
+    const struct supervision *plan = run->plan;
+    struct outcome *outcome = run->outcome;
+    /* The first heartbeat may come at once, and does not start the watch by itself. */
+    run->watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
+    run->look_at = deadline_earlier(
+        deadline_after(first_look),
+        deadline_minus(plan->lease->deadline, lease_grace(plan->lease->set, plan->end.grace)));
+    if (run->child.page->exec_errno == 0)
+        say_started(plan, &run->child);
+    watch_command(run);
+    (void)job_pass_signals_on(&run->job, &run->child);
+    read_heartbeat(run); /* its last words */
+
+    run->end.state = watch_stop(&run->watch);
+    expiry_judge(&run->end);
+    outcome->released = run->end.released;
+    outcome->lease_over = run->end.over;
+    outcome->over_since = run->end.over_since;
+    outcome->status = run->child.status;
+    if (WIFSIGNALED(outcome->status) &&
+        sigismember(&run->job.told, WTERMSIG(outcome->status)) == 1)
+        outcome->signalled = WTERMSIG(outcome->status);
+    outcome->exec_error = run->child.exec_error;
+    child_close(&run->child);
+}
+
 void supervise(const struct supervision *plan, struct outcome *outcome)
 {
     struct supervise_run run = {.plan = plan, .outcome = outcome};
@@ -231,29 +260,8 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     bool ready = watch_open(&run.watch, &outcome->error) == LOCK_OK;
     outcome->started = ready && child_start(&run.child, plan->argv, plan->environment,
                                             plan->signals, plan->tree, &outcome->error) == LOCK_OK;
-    if (outcome->started) {
-        /* The first heartbeat may come at once, and does not start the watch by itself. */
-        run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
-        run.look_at = deadline_earlier(
-            deadline_after(first_look),
-            deadline_minus(plan->lease->deadline, lease_grace(plan->lease->set, plan->end.grace)));
-        if (run.child.page->exec_errno == 0)
-            say_started(plan, &run.child);
-        watch_command(&run);
-        (void)job_pass_signals_on(&run.job, &run.child);
-        read_heartbeat(&run); /* its last words */
-        run.end.state = watch_stop(&run.watch);
-        expiry_judge(&run.end);
-        outcome->released = run.end.released;
-        outcome->lease_over = run.end.over;
-        outcome->over_since = run.end.over_since;
-        outcome->status = run.child.status;
-        if (WIFSIGNALED(outcome->status) &&
-            sigismember(&run.job.told, WTERMSIG(outcome->status)) == 1)
-            outcome->signalled = WTERMSIG(outcome->status);
-        outcome->exec_error = run.child.exec_error;
-        child_close(&run.child);
-    }
+    if (outcome->started)
+        supervise_command(&run);
     watch_close(&run.watch);
     close(run.timer_fd);
 }
