@@ -9,22 +9,22 @@
 #include <unistd.h>
 
 static const struct part {
-    enum option_id id;
     const char *kind; /* of the stores that it is for; NULL: all */
+    enum option_id id;
     bool is_path;
 } parts[] = {
-    {OPT_LOCK_DIR, "file", true},
-    {OPT_LOCK_FILE, "file", true},
-    {OPT_REDIS, "redis", false},
-    {OPT_CACERT, "redis", true},
-    {OPT_CERT, "redis", true},
-    {OPT_KEY, "redis", true},
-    {OPT_PASSWORD_FILE, "redis", true},
-    {OPT_SENTINEL_PASSWORD_FILE, "redis", true},
-    {OPT_PREFIX, NULL, false},
-    {OPT_HASH, NULL, false},
-    {OPT_SECRET_FILE, NULL, true},
-    {OPT_BACKEND, "", false}, /* the line's first word is the backend */
+    {"file", OPT_LOCK_DIR, true},
+    {"file", OPT_LOCK_FILE, true},
+    {"redis", OPT_REDIS, false},
+    {"redis", OPT_CACERT, true},
+    {"redis", OPT_CERT, true},
+    {"redis", OPT_KEY, true},
+    {"redis", OPT_PASSWORD_FILE, true},
+    {"redis", OPT_SENTINEL_PASSWORD_FILE, true},
+    {NULL, OPT_PREFIX, false},
+    {NULL, OPT_HASH, false},
+    {NULL, OPT_SECRET_FILE, true},
+    {"", OPT_BACKEND, false}, /* the line's first word is the backend */
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 

@@ -214,8 +214,7 @@ static void supervise_command(struct supervise_run *run)
     outcome->lease_over = run->end.over;
     outcome->over_since = run->end.over_since;
     outcome->status = run->child.status;
-    if (WIFSIGNALED(outcome->status) &&
-        sigismember(&run->job.told, WTERMSIG(outcome->status)) == 1)
+    if (WIFSIGNALED(outcome->status) && sigismember(&run->job.told, WTERMSIG(outcome->status)) == 1)
         outcome->signalled = WTERMSIG(outcome->status);
     outcome->exec_error = run->child.exec_error;
     child_close(&run->child);
