@@ -40,7 +40,7 @@ pid_t spawn(const char *const *argv, const struct environment *environment,
     pid_t parent = getpid();
     pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
     if (pid == 0)
-        become(exec_errno, argv, environment, signals,
-               parent); /* NOLINT(clang-analyzer-unix.Vfork) */
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
+        become(exec_errno, argv, environment, signals, parent);
     return pid;
 }

@@ -44,20 +44,20 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    bool owns_tls;     /* the backend closes settings.tls */
     const char *key;   /* of the lock that is taken; NULL: none yet */
     const char *token; /* that it is taken with */
     bool shares;       /* it is taken, and shared */
+    bool owns_tls;     /* the backend closes settings.tls */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
     struct redis_cluster *cluster;   /* its nodes; NULL: none is known yet, or it is no Cluster */
     struct redis_listening listening;
     struct redis_place place;
-    bool watched; /* the checks request notifications */
-    bool touched; /* the server reported that a client has touched the lock */
-    struct deadline
-        fresh;         /* until when the last answer is valid, as long as touches are reported */
+    bool watched;      /* the checks request notifications */
+    bool touched;      /* the server reported that a client has touched the lock */
     bool release_sent; /* and its reply never came */
+    struct deadline
+        fresh; /* until when the last answer is valid, as long as touches are reported */
     struct redis_call *call;  /* the call that is made: 32 kB, too much for a stack */
     char request[TOKEN_SIZE]; /* id of the removal that was requested without a take id; "": none */
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */
