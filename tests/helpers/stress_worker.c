@@ -1,6 +1,6 @@
 /* The command that tests/torture runs under a lock.
  *
- *   stress_worker DIR LOG RUN [ms=N] [exit=N] [deaf] [die] [stop=N] [daemon=N] [hydra=N] [extend=N] [beats=N]
+ *   stress_worker DIR LOG RUN [ms=N] [exit=N] [deaf] [die] [stop=N] [daemon=N] [hydra=N] [extend=N] [beats=N] [steady]
  *
  * It proves whether it is alone. DIR has one file for each run of this lock; the
  * run's processes, daemons too, share one open file description of theirs, with a
@@ -17,6 +17,7 @@
  *   hydra   leaves that daemon on TERM, and ends
  *   extend  runs `$TORTURE_DLOCK --extend` after N ms
  *   beats   sends WATCHDOG=1 to $NOTIFY_SOCKET every N ms
+ *   steady  ignores the real-time signals
  *
  * In a time namespace whose boot clock is $TORTURE_AHEAD seconds ahead, it stamps what
  * the others would.
@@ -262,7 +263,7 @@ int main(int argc, char **argv)
     ahead = shift != NULL ? strtoll(shift, NULL, 10) * 1000 * NS_PER_MS : 0;
     int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1,
             extension = -1, beats = -1;
-    int deaf = 0, die = 0;
+    int deaf = 0, die = 0, steady = 0;
     if (argc < 4)
         return BROKEN;
     run = argv[3];
@@ -270,6 +271,7 @@ int main(int argc, char **argv)
     for (int i = 4; i < argc; i++) {
         deaf |= strcmp(argv[i], "deaf") == 0;
         die |= strcmp(argv[i], "die") == 0;
+        steady |= strcmp(argv[i], "steady") == 0;
         (void)(is_number(argv[i], "ms", NS_PER_MS, &length) ||
                is_number(argv[i], "exit", 1, &status) ||
                is_number(argv[i], "stop", NS_PER_MS, &stop) ||
@@ -280,6 +282,8 @@ int main(int argc, char **argv)
     }
     raise_limits();
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = deaf ? SIG_IGN : on_term}, NULL);
+    for (int number = SIGRTMIN; steady && number <= SIGRTMAX; number++)
+        signal(number, SIG_IGN);
     show_life(argv[1]);
     const char *fence = getenv("DLOCK_FENCE");
     const char *slot = getenv("DLOCK_SLOT");

@@ -18,7 +18,7 @@ import time
 
 from nemesis import Deeds, Faults, family
 from orphans import children
-from plans import KINDS, Contender
+from plans import KINDS, MORE_CONTENDERS, Contender
 from servers import spawn
 
 DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
@@ -99,6 +99,7 @@ class Campaign:
         self.by_pid, self.leftovers = {}, []
         # By pid: what is called with the status of a dlock that is no run.
         self.errands = {}
+        self.quiet = {}  # (stage, lock): until then nobody else comes to it
         self.number, self.calm, self.ending, self.reaped = 0, False, False, now()
         self.takes = {stage.name: 0 for stage in stages}
         self.deeds = Deeds(self)
@@ -130,6 +131,9 @@ class Campaign:
         options, stage, lock = self.options, contender.stage, contender.lock
         if self.ending or (self.is_played(stage) and not self.calm):
             return
+        if now() < (quiet := self.quiet.get((stage, lock), 0)):
+            self.at(quiet, self.spawn, contender)
+            return
         plan = contender.plan()
         name = lock
         if options.plant and contender.rng.random() < 0.3:
@@ -153,11 +157,13 @@ class Campaign:
         if plan.chaos[1] == "spawn":
             self.at(now() + plan.chaos[2], self.deeds.do, live)
 
-    def errand(self, arguments, done):
+    def errand(self, argv, done, stdin=None):
+        """Runs a program beside; `done` is called with its status, `stdin` a descriptor that it has as its input."""
         if not self.ending:
-            argv = [self.newest] + arguments
-            self.errands[os.posix_spawnp(argv[0], argv, self.env, setsigmask=[], file_actions=[
-                (os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)])] = done
+            streams = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+            if stdin is not None:
+                streams[0] = (os.POSIX_SPAWN_DUP2, stdin, 0)
+            self.errands[os.posix_spawnp(argv[0], argv, self.env, setsigmask=[], file_actions=streams)] = done
 
     def dlock_of(self, plan):
         return self.options.next_dlock if plan.newer else self.options.dlock
@@ -278,7 +284,7 @@ class Campaign:
             self.log("stage", backend=stage.name, order=int(stage.in_order), progress=stage.progress)
             for i in range(options.locks):
                 kind = KINDS[i % len(KINDS)] if options.plan == "takes" else None
-                for number in range(2 + i % 2 + 3 * (kind in ("convoy", "slots"))):
+                for number in range(2 + i % 2 + MORE_CONTENDERS.get(kind, 0)):
                     self.at(begin + self.rng.uniform(0, 0.5), self.spawn,
                             Contender(stage, "lock%d" % i, number, kind, options))
         for faults in self.faults:

@@ -29,7 +29,7 @@ def judge(checker, run):
         counts["takes"] += 1
     for what, is_so in (("stops (124)", run.status == LOST), ("dlocks killed", run.killed is not None),
                         ("dlocks frozen", bool(run.freezes)), ("locks taken away", bool(run.removals)),
-                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall), ("namespaces", run.elsewhere),
+                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall), ("namespaces", run.elsewhere), ("flooded", run.flooded), ("in groups", run.in_group),
                         ("newer", run.newer)):
         counts[what] += bool(is_so)
     if run.hung is not None:

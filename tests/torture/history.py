@@ -15,7 +15,8 @@ FIELDS_OF_THE_REST = " said="
 
 # Where it is not sure, a majority may still have it.
 Removal = collections.namedtuple("Removal", "before after sure", defaults=[True])
-Freeze = collections.namedtuple("Freeze", "begin end")
+# `held`: it had the lock all the time, and nobody else could have it.
+Freeze = collections.namedtuple("Freeze", "begin end held", defaults=[False])
 # Whether waiters are served in order, and how soon the next one has a free lock, in seconds.
 Traits = collections.namedtuple("Traits", "order progress")
 # Of a lock, by `ok` acknowledged; a length of 0 ends it.
@@ -72,6 +73,7 @@ class Run:
         self.end = self.end_status = self.term = self.died = None
         self.killed = self.exit = self.status = self.hung = self.dlock = None
         self.frozen_since = None
+        self.flooded = self.in_group = False
         self.freezes, self.removals, self.signals, self.said = [], [], [], ""
         # Of a lock that several shared it is not known which of them had it then.
         self.shared_removals = []
@@ -272,6 +274,8 @@ class History:
     @staticmethod
     def read_deed(run, stamp, event, fields, said):
         """What was done to the run, and how it ended."""
+        run.flooded |= "flood" in fields
+        run.in_group |= "group" in fields
         if event == "kill":
             run.killed = stamp
         elif event == "signal":
@@ -281,7 +285,7 @@ class History:
         elif event == "thaw":
             if run.frozen_since is None:
                 raise ValueError("it was not frozen")
-            run.freezes.append(Freeze(run.frozen_since, stamp))
+            run.freezes.append(Freeze(run.frozen_since, stamp, fields.get("held") == "1"))
         elif event == "removed":
             run.removals.append(Removal(float(fields["before"]), stamp, fields.get("sure", "1") == "1"))
         elif event == "hung":

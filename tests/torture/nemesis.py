@@ -10,7 +10,10 @@ import os
 import queue
 import random
 import signal
+import sys
 import threading
+
+from plans import GROUP_SIZES
 
 # Of a stage's time, in takes: between the beginnings of two faults.
 BETWEEN_FAULTS = (60, 140)
@@ -18,6 +21,18 @@ BETWEEN_FAULTS = (60, 140)
 ROW, QUIET = 12, 1200
 # Longer than a free lock may wait for one who does not come (order.py).
 FROZEN_LONG = 8.0
+# A group of those who wait is frozen for one of these times, in seconds; at the head of the queue with this probability.
+GROUP_FROZEN = (1.0, 4.0, 12.0)
+AT_THE_HEAD = 0.7
+# With this one nobody comes to the lock meanwhile: whoever comes looks, and may call those who live.
+QUIET_LOCK = 0.5
+# A flood of signals takes so long.
+FLOOD = (1.0, 2.0)
+# By a process of its own, whose input is a pidfd: whatever has the pid later is out of its reach.
+FLOODER = """import signal, sys, time
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    signal.pidfd_send_signal(0, signal.SIGRTMIN)"""
 # For so many seconds a lock is paused.
 PAUSES = (0.3, 0.6, 1.0, 2.0)
 # What Redis has at the key of a lock that several hold.
@@ -130,20 +145,45 @@ class Deeds:
 
     def do(self, live):
         what, _, _, number = live.plan.chaos
-        if live.ended:
+        if live.ended or live.frozen:  # frozen as one of a group
             return
         deed = {"kill": self.kill, "freeze": self.freeze, "freeze-long": self.freeze, "blink": self.freeze,
                 "remove": self.removals.put, "overwrite": self.removals.put, "kill-command": self.signal_command, "signal-command": self.signal_command,
                 "freeze-command": self.freeze_command, "signal": self.signal, "kill-tree": self.kill_tree,
-                "freeze-tree": self.freeze_tree, "pause": self.pause}.get(what)
+                "freeze-tree": self.freeze_tree, "pause": self.pause, "flood": self.flood, "kill-waiters": self.do_to_waiters,
+                "freeze-waiters": self.do_to_waiters}.get(what)
         if deed in (self.signal, self.signal_command):
             deed(live, signal.SIGKILL if what == "kill-command" else number)
+        elif deed == self.do_to_waiters:
+            deed(live, what, number)
         elif deed is not None:
             deed(live)
 
-    def kill(self, live):
-        self.log("kill", run=live.number)
+    def kill(self, live, **more):
+        self.log("kill", run=live.number, **more)
         os.kill(live.pid, signal.SIGKILL)
+
+    def do_to_waiters(self, live, what, number):
+        """To so many dlocks that wait for the same lock, or to all of them: from the head of the queue on, or to any.
+
+        To one group at a time, since those who are frozen leave few who wait."""
+        rng, waiters = live.contender.rng, self.waiters(live.contender)
+        if len(waiters) < min(GROUP_SIZES) or any(one.frozen for one in waiters):
+            return
+        group = waiters[:number] if rng.random() < AT_THE_HEAD else rng.sample(waiters, min(number, len(waiters)))
+        seconds = rng.choice(GROUP_FROZEN)
+        if rng.random() < QUIET_LOCK:
+            self.campaign.quiet[live.contender.stage, live.contender.lock] = self.campaign.now() + seconds
+        for one in group:
+            if what == "kill-waiters":
+                self.kill(one, group=len(group))
+            else:
+                self.freeze(one, seconds, group=len(group))
+
+    def waiters(self, contender):
+        """In the order in which they came."""
+        return [one for one in self.campaign.live.values() if one.number in self.campaign.told and
+                one.plan.how == "run" and (one.contender.stage, one.contender.lock) == (contender.stage, contender.lock)]
 
     def pause(self, live):
         """Of the lock, for as long as the plan's number says; half of them are ended sooner."""
@@ -159,13 +199,13 @@ class Deeds:
             if resume_after is not None and status == 0:
                 self.at(self.campaign.now() + resume_after, self.ask_pause, contender, 0)
         what = ["--pause=%dms" % (1000 * seconds), "--message=torture"] if seconds else ["--resume"]
-        self.campaign.errand(contender.stage.looking() + what + [contender.lock], done)
+        self.campaign.errand([self.campaign.newest] + contender.stage.looking() + what + [contender.lock], done)
 
-    def freeze(self, live):
-        self.log("freeze", run=live.number)
+    def freeze(self, live, seconds=None, **more):
+        self.log("freeze", run=live.number, **more)
         os.kill(live.pid, signal.SIGSTOP)
         live.frozen = True
-        self.at(self.campaign.now() + self.length(live), self.thaw, live)
+        self.at(self.campaign.now() + (self.length(live) if seconds is None else seconds), self.thaw, live)
 
     def length(self, live):
         if live.plan.chaos[0] == "freeze-long":
@@ -175,13 +215,20 @@ class Deeds:
 
     def thaw(self, live):
         if live.frozen and not live.ended:
+            held = live.contender.stage.is_held_by(live.contender.lock, live.pid)
             os.kill(live.pid, signal.SIGCONT)
-            self.log("thaw", run=live.number)
+            self.log("thaw", run=live.number, held=int(held))
         live.frozen = False
 
     def signal(self, live, number):
         self.log("signal", run=live.number, number=number, to="dlock")
         os.kill(live.pid, number)
+
+    def flood(self, live):
+        seconds, handle = live.contender.rng.uniform(*FLOOD), os.pidfd_open(live.pid)
+        self.log("signal", run=live.number, number=int(signal.SIGRTMIN), to="dlock", flood="%.1f" % seconds)
+        self.campaign.errand([sys.executable, "-ISc", FLOODER, str(seconds)], lambda _status: None, handle)
+        os.close(handle)
 
     def signal_command(self, live, number):
         if live.command is None:

@@ -141,7 +141,7 @@ def times_held(checker, run):
     """When the store may have had the lock for this run: one that was frozen or killed may have sent its take before."""
     slack = checker.slack(run.spawned)
     for freeze in run.freezes:
-        yield freeze.begin - slack, freeze.begin + run.ttl + run.longer
+        yield freeze.begin - slack, freeze.end if freeze.held else freeze.begin + run.ttl + run.longer
     if run.start is not None and run.freezes and run.backend != "file":  # nobody waits for it to wake up
         yield run.start - slack, min(run.held_until, max(run.kept_until, run.start + run.hold))
     elif run.start is not None:

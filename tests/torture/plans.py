@@ -114,11 +114,18 @@ def ends_of_leases(rng, options, _kind):
 
 # What is done to a run of dlock, and how often.
 DEEDS = {"kill": 15, "kill-command": 10, "kill-tree": 10, "freeze": 5, "freeze-long": 5, "blink": 10, "freeze-command": 10, "freeze-tree": 5,
-         "signal": 25, "signal-command": 10, "remove": 25, "overwrite": 15, "limit": 20, "clock": 20, "pause": 15, "elsewhere": 15}
+         "signal": 25, "signal-command": 10, "flood": 10, "kill-waiters": 5, "freeze-waiters": 5,
+         "remove": 25, "overwrite": 15, "limit": 20, "clock": 20, "pause": 15, "elsewhere": 15}
+
+# What is done to so many of those who wait for the lock of the run, together: one host of theirs that crashes or stalls.
+GROUPS = ("kill-waiters", "freeze-waiters")
+GROUP_SIZES = (3, 5, 8, 10)
 
 # What the contenders of a lock do there, by the number of the lock.
 KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "daily", "held", "extended", "nonblock",
-         "convoy")
+         "convoy", "crowd")
+# How many there are beside the two or three of each lock. In a crowd, the largest group has others before and behind it.
+MORE_CONTENDERS = {"slots": 3, "convoy": 3, "crowd": 2 * max(GROUP_SIZES)}
 
 
 def takes(rng, options, kind):
@@ -128,6 +135,8 @@ def takes(rng, options, kind):
     length = rng.uniform(1, 20) if rng.random() < 0.8 else rng.uniform(20, 150)
     if kind == "convoy" and rng.random() < 0.3:
         ttl, length = 2000, rng.uniform(600, 900)
+    if kind == "crowd":
+        length = rng.uniform(20, 150)  # so that the others wait meanwhile
     words = []
     daemon = tree = False
     ending = rng.random()
@@ -143,11 +152,13 @@ def takes(rng, options, kind):
     plan.tree = tree or rng.random() < 0.1
     draw_wait(plan, rng, kind)
     length = draw_kind(plan, rng, kind, length)
-    plan.chaos = draw_chaos(plan, rng, length, options) if kind != "convoy" else ("nothing", "spawn", 0, 0)
+    plan.chaos = draw_chaos(plan, rng, kind, length, options) if kind != "convoy" else ("nothing", "spawn", 0, 0)
     return plan
 
 
 def draw_wait(plan, rng, kind):
+    if kind == "crowd":  # if its head is silent, nobody who leaves or comes is to wake the others
+        return
     draw = rng.random()
     if draw < (0.5 if kind == "nonblock" else 0.05):
         plan.wait = 0
@@ -183,10 +194,12 @@ def draw_kind(plan, rng, kind, length):
     return length
 
 
-def draw_chaos(plan, rng, length, options):
+def draw_chaos(plan, rng, kind, length, options):
     """Most are left alone, so that the rest can be told from them; in a convoy all, so that its order can be judged."""
     names, weights = zip(*DEEDS.items())
     what = rng.choices(names, weights)[0] if rng.random() < 0.2 else "nothing"
+    if kind == "crowd" and rng.random() < 0.1:
+        what = rng.choice(GROUPS)
     if options.only:  # so that a seed that was found with few faults is one with many of these
         chosen = [name for name in names if name in options.only]
         what = rng.choice(chosen) if chosen and rng.random() < 0.3 else "nothing"
@@ -198,6 +211,9 @@ def draw_chaos(plan, rng, length, options):
         plan.wall = rng.choice((-86400, -3600, -5, 5, 3600, 86400))
     elif what == "elsewhere":
         plan.elsewhere = rng.choice(("boot-id", "time"))
+    elif what == "flood":  # beyond the end of the lease, where dlock has to stop the command all the same
+        length = rng.choice((length, plan.ttl + 1500))
+        plan.words = ["ms=%.1f" % length] + plan.words[1:] + ["steady"]
     since = "spawn" if rng.random() < 0.3 else "start"
     if since == "spawn":
         after = rng.uniform(0, 150)
@@ -205,7 +221,8 @@ def draw_chaos(plan, rng, length, options):
         length = max(length, rng.uniform(50, 300)) if what not in ("nothing", "limit", "clock", "elsewhere") else length
         plan.words[0] = "ms=%.1f" % length
         after = rng.uniform(0, length)
-    return what, since, after / 1000, int(rng.choice(SIGNALS if what == "signal" else SIGNALS[:7]))
+    number = rng.choice(GROUP_SIZES) if what in GROUPS else int(rng.choice(SIGNALS if what == "signal" else SIGNALS[:7]))
+    return what, since, after / 1000, number
 
 
 class Contender:

@@ -71,6 +71,10 @@ class Stage:
         """Deletes the lock; returns the owner token of whose it was, a list where servers had different ones, or None."""
         raise NotImplementedError
 
+    def is_held_by(self, lock, pid):
+        """Whether this process, which is frozen, has the lock and keeps it meanwhile."""
+        return False
+
     def close(self):
         """Ends the servers and gives back what they used."""
         raise NotImplementedError

@@ -23,10 +23,10 @@ def tell_backend(checker, backend, counts):
     seconds = (checker.history.last or 0) - (checker.history.first or 0)
     print("%s: %d takes, %d hand-overs after a lease's end, %d stops (124), %d overlaps, %d wrong" % (
         backend, counts["takes"], counts["hand-overs after a lease's end"], counts["stops (124)"], counts["overlaps"], wrong))
-    print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, sent signals: %d, with low limits: %d, "
+    print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, of these waiting in a group: %d, sent signals: %d, a flood of them: %d, with low limits: %d, "
           "with other clocks: %d, in other namespaces: %d; locks taken away: %d" % (
               counts["runs"], seconds,
-              *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks", "namespaces",
+              *(counts[what] for what in ("dlocks killed", "dlocks frozen", "in groups", "signals", "flooded", "low limits", "other clocks", "namespaces",
                                           "locks taken away"))))
     if counts["newer"]:
         print("  of the next format: %d runs, and so many of the older one refused: %d" % (counts["newer"], counts["status: 78"]))

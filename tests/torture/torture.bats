@@ -362,6 +362,23 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
+@test "the checker knows a file lock that a frozen dlock holds from one that is free" {
+    # Run 3 has taken the lock, but not started its command; run 2 comes after it.
+    local frozen='/^1.6 start/,/^2.51/d;s/^5.0/1.1 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.6 freeze run=3 group=3\n8.2 thaw run=3 held=1\n8.21 start fence=11 run=3 pid=3\n8.22 end status=0 run=3 pid=3\n8.23 exit run=3 status=0 said=\n8.24 gone run=3 until=8.22\n8.3 start fence=12 run=2 pid=2\n8.4 end status=0 run=2 pid=2\n8.41 exit run=2 status=0 said=\n8.42 gone run=2 until=8.4\n9.0/'
+    judged 0 'frozen: 1, of these waiting in a group: 1' "$frozen" 's/backend=redis/backend=file/'
+    judged 1 'waited for 5.[0-9]* s for a free lock, and nothing was wrong with the store' "$frozen" 's/backend=redis/backend=file/' 's/ held=1/ held=0/'
+    verdicts
+}
+
+@test "the checker knows that a flood of signals may end a command, and puts off no end of a lease" {
+    local flood='/^1.6 start/a 1.7 signal run=2 number=34 to=dlock flood=1.5' dies='/^2.49/d;s/^2.5 exit run=2 status=124/1.8 exit run=2 status=-34/;s/^2.51/1.81/;s/until=2.496/until=1.75/'
+    judged 0 'sent signals: 1, a flood of them: 1' "$flood"
+    judged 0 '0 wrong' "$flood" "$dies"
+    judged 1 'but this is not 124' "$flood" "$dies" 's/status=-34/status=163/'
+    judged 1 'the command ran on for 1.[0-9]* s after its lease' "$flood" 's/^2.5 exit/3.9 exit/;s/^2.496 end/3.8 end/;s/^2.495 term/3.79 term/;s/^2.51/3.91/;s/until=2.496/until=3.8/'
+    verdicts
+}
+
 @test "the checker finds what outlives a killed dlock, unless that was only just beginning, or the command had ended" {
     local killed='/^1.5 end/,/^1.51/d;/^1.01/a 1.55 kill run=1\n1.56 exit run=1 status=-9 said=' outlives='a process of the command was there 0.550 s after its dlock was killed'
     judged 1 "$outlives" "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
@@ -481,6 +498,46 @@ assert len(drawn) > 500
 assert all(float(plan.words[0][3:]) < plan.ttl / 2 for plan in drawn)
 drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(100)) if plan.how == "attach"]
 assert drawn and all("--attach=$$ " in plan.argv("dlock", [], "a", "b", ["true"])[2] for plan in drawn)
+P
+}
+
+@test "a group of waiters is the head of the queue or drawn from it, is frozen for one time, and is alone in that" {
+    PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
+import random, types
+import nemesis
+
+def live(number, lock="a", how="run"):
+    contender = types.SimpleNamespace(stage="s", lock=lock, rng=random.Random(int(number)))
+    return types.SimpleNamespace(number=number, plan=types.SimpleNamespace(how=how), contender=contender, frozen=False)
+
+done = []
+class Deeds(nemesis.Deeds):
+    def kill(self, live, **more): done.append((int(live.number), None, more["group"]))
+    def freeze(self, live, seconds=None, **more): done.append((int(live.number), seconds, more["group"]))
+
+def play(what, number, seed, waiting):
+    """The numbers of those it is done to, for how long, and of how large a group they are told to be."""
+    done.clear()
+    holder = live(str(seed))
+    campaign = types.SimpleNamespace(log=None, at=None, now=lambda: 1.0, live={one.number: one for one in [holder] + waiting},
+                                     told={one.number: one for one in waiting}, quiet={})
+    Deeds(campaign).do_to_waiters(holder, what, number)
+    quiet.update(campaign.quiet.values())
+    return [one[0] for one in done], {one[1] for one in done}, {one[2] for one in done}
+
+def queue(count): return [live(str(100 + i)) for i in range(count)]
+others, heads, quiet = [live("90", "b"), live("91", how="attach")], 0, set()
+for seed in range(50):
+    numbers, times, sizes = play("freeze-waiters", 5, seed, others + queue(12))
+    assert len(set(numbers)) == 5 and min(numbers) >= 100 and len(times) == 1 and sizes == {5}, (numbers, times, sizes)
+    heads += numbers == [100, 101, 102, 103, 104]
+assert 20 < heads < 50, heads
+assert quiet == {1.0 + seconds for seconds in nemesis.GROUP_FROZEN}, quiet
+assert play("kill-waiters", 10, 1, others + queue(4))[2] == {4}
+assert play("kill-waiters", 3, 1, others + queue(2))[0] == []
+waiting = queue(12)
+waiting[7].frozen = True
+assert play("freeze-waiters", 3, 1, waiting)[0] == []
 P
 }
 
