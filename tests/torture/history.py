@@ -34,6 +34,7 @@ class Window:
         self.backend, self.fault = fields["backend"], fields["fault"]
         self.may_lose = fields.get("may_lose") == "1"
         self.forgets = fields.get("forgets") == "1"
+        self.deafens = fields.get("deafens") == "1"
         self.back = float(fields.get("back", 0))  # seconds by which the store's clock may have been set back
         self.keeps_fences = fields.get("keeps_fences", "1") == "1"
         self.locks = None  # those that it was done to, where not to all of them

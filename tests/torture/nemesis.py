@@ -104,6 +104,7 @@ class Faults(threading.Thread):
         log("fault_begin", backend=stage.name, fault=word(fault.name), may_lose=int(fault.may_lose),
             may_give=",".join(str(number) for number in sorted({69} | set(stage.may_give.get(fault.name, ())))),
             forgets=int(fault.name in getattr(stage, "forgets", ())), back=stage.sets_back.get(fault.name, 0),
+            deafens=int(fault.name in getattr(stage, "deafens", ())),
             keeps_fences=int(stage.fence_survives or not fault.may_lose))
         try:
             stage.touched, stage.lost = None, False

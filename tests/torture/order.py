@@ -50,6 +50,9 @@ class Calm:
                 self.times.append((since, (run.exit or checker.history.last) + HEAD_LOST))
                 if run.killed is not None:  # what it had is there until its lease ends, be it a place or a lock
                     self.times.append((run.killed, run.held_until + HEAD_LOST))
+            ended = served(run, checker.history.last)
+            if any(window.deafens and window.touches(since, ended) for window in windows):
+                self.times.append((since, ended + HEAD_LOST))
             if run.once is not None and run.start is None and run.exit is not None:
                 self.times.append((run.exit, run.exit))  # it was called, and did not run
             if run.hold:

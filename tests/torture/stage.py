@@ -40,6 +40,8 @@ class Stage:
     stands_on = 0.0
     # By how many seconds at most a fault sets back the clock of the store: what was taken before stands for longer.
     sets_back = {}  # name of the fault -> seconds
+    # Faults after which a dlock that asked meanwhile is called no more: it looks by itself for as long as it waits.
+    deafens = ()
     # What the last fault was done to, where it is not the whole store: names of locks, else None.
     touched = None
     # Whether the last fault may have lost locks, though it is one that does not.

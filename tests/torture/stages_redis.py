@@ -36,6 +36,7 @@ class RedisStage(Stage):
     persistent = False
     proxy = None
     sets_back = {"clock back": max(CLOCK_STEPS)}
+    deafens = ("refuse multi",)
     # After these, fences rise by the clock alone.
     forgets = ("kill", "flushall", "evict", "delete some")
 
@@ -96,6 +97,8 @@ class RedisStage(Stage):
             Fault("delete some", True, self.delete_some, self.nothing),
             Fault("clock back", False, lambda rng: self.set_clock(-rng.choice(CLOCK_STEPS)), self.nothing),
             Fault("clock forward", True, lambda rng: self.set_clock(rng.choice(CLOCK_STEPS)), self.nothing),
+            # As where the permissions of users are edited: each change of them holds for connections that are there, too.
+            Fault("refuse multi", False, lambda _rng: self.ask("ACL", "SETUSER", "default", "-multi"), self.allow_multi),
             Fault("no more clients", False, lambda _rng: self.ask("CONFIG", "SET", "maxclients", 10), self.clients),
         ]
 
@@ -151,6 +154,9 @@ class RedisStage(Stage):
     def unpause(self):
         self.ask("CLIENT", "UNPAUSE")
 
+    def allow_multi(self):
+        self.ask("ACL", "SETUSER", "default", "+multi")
+
     def no_memory(self, _rng):
         self.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
         self.ask("CONFIG", "SET", "maxmemory", "1")
@@ -194,6 +200,7 @@ class RedisStage(Stage):
             try:
                 self.memory()
                 self.unpause()
+                self.allow_multi()
                 self.clients()
                 return
             except (OSError, RuntimeError) as error:

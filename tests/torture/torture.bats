@@ -27,6 +27,13 @@ well() {
     grep -qE '^  faults: .*' <<<"$output"
 }
 
+@test "floods of signals, groups of waiters that are killed, and a refused MULTI are played, and all is as promised" {
+    run torture --only flood,kill-waiters,refuse-multi --takes 150 --seconds 4 --locks 11 --pace 20
+    well 2
+    equals "$(grep -cE ' of these waiting in a group: [1-9][0-9]*, .* a flood of them: [1-9]' <<<"$output")" 2
+    grep -qE '^  faults: refuse-multi [1-9]' <<<"$output"
+}
+
 @test "two builds at once, one of the next format: no overlap, and older runs are refused only if a newer one was there" {
     run torture --two-formats --takes 200 --seconds 4 --locks 20 --pace 50
     well 2
@@ -337,6 +344,11 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local third='/^1.6 start/i 1.4 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.52 start fence=11 run=3 pid=3\n1.53 end status=0 run=3 pid=3\n1.54 exit run=3 status=0 said=\n1.55 gone run=3 until=1.53'
     judged 1 'it came 0.400 s after run 2, and was served before it' "$third" '/^1.6 start/s/fence=11/fence=12/'
     judged 0 '0 wrong' "$third" '/^1.6 start/s/fence=11/fence=12/' 's/^1.4 spawn run=3/1.1 spawn run=3/'
+    # One that could not be called looks by itself, and a later one that can be is called.
+    local deaf='s/^\(1.0 spawn run=1.*\) ttl=1000/\1 ttl=20000/;s/^1.5\([ 12]\)/6.5\1/;s/until=1.5$/until=6.5/;/^1.01/a 1.03 fault_begin backend=redis fault=x may_lose=0 deafens=1\n1.04 fault_end backend=redis fault=x' late='/^1.6 start/,/^2.51/d;s/^5.0/9.5 start fence=11 run=2 pid=2\n9.55 end status=0 run=2 pid=2\n9.56 exit run=2 status=0 said=\n9.57 gone run=2 until=9.55\n9.9/'
+    judged 0 '0 wrong' "$deaf" "$late"
+    judged 1 'it waited for 2.9[0-9]* s for a lock that nobody held' "$deaf" "$late" 's/ deafens=1//'
+    judged 1 'waited for [56].[0-9]* s for a free lock' "$deaf" "$late" 's/^9\.\([59]\)/12.\1/;s/until=9/until=12/'
     judged 1 'it was to be kept for 1.000 s, but run 2 started 0.4.* s too soon' '/spawn run=1/s/$/ hold=1000/'
     verdicts
 }
@@ -538,6 +550,32 @@ assert play("kill-waiters", 3, 1, others + queue(2))[0] == []
 waiting = queue(12)
 waiting[7].frozen = True
 assert play("freeze-waiters", 3, 1, waiting)[0] == []
+P
+}
+
+@test "a refused MULTI is allowed again when its fault is over, and when its stage is healed" {
+    TORTURE_WALL_CLOCK=$HELPERS/fault_wall_clock.so PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - "$T" <<'P'
+import random, sys
+from stages_redis import RedisStage
+
+def refused():
+    try:
+        return stage.ask("MULTI") != "OK"
+    except RuntimeError as error:
+        assert "NOPERM" in str(error)
+        return True
+
+stage = RedisStage(sys.argv[1], random)
+try:
+    fault = next(fault for fault in stage.faults() if fault.name == "refuse multi")
+    for over in fault.end, stage.heal:
+        assert not refused()
+        fault.begin(random)
+        assert refused()
+        over()
+    assert not refused()
+finally:
+    stage.close()
 P
 }
 
