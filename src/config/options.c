@@ -459,6 +459,9 @@ static enum settings_result options_read_all(struct options *options, int argc, 
      * of the files, and applied last. */
     struct settings command_line = options->settings;
     options->settings = (struct settings){0};
+    for (const struct setting *setting = command_line.first; setting != NULL;
+         setting = setting->next)
+        options->unset[setting->id] |= setting->unset;
     result = config_read(&options->settings, options->name != NULL ? options->name : "",
                          setting_in_force(&command_line, OPT_CONFIG), why);
     settings_append(&options->settings, &command_line);
@@ -479,6 +482,10 @@ static bool add_settings_under(struct settings *under, const struct options *opt
 {
     bool told = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE;
     bool added = length == 0 || held_store_read(under, store, length, told ? NULL : options->redis);
+    for (int id = 0; id < OPTION_COUNT && added; id++)
+        added =
+            !options->unset[id] || settings_add_no(under, (enum option_id)id, (struct origin){0});
+    settings_drop_unset(under);
     for (const struct setting *setting = options->settings.first; setting != NULL && added;
          setting = setting->next)
         if (length == 0 || setting->origin.kind == ORIGIN_COMMAND_LINE ||

@@ -81,6 +81,7 @@ struct options {
     bool syslog;
 
     struct origin origins[OPTION_COUNT];
+    bool unset[OPTION_COUNT]; /* --no-OPTION on the command line: no other source counts */
     struct settings settings; /* owns the texts that the above point to */
 };
 

@@ -44,6 +44,18 @@ S
     DLOCK_HASH=sha256 fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" job -- env -u DLOCK_HASH dlock -v job true
 }
 
+@test "--no-prefix and the like on the inner command line drop what DLOCK_HELD says" {
+    set_store
+    hold_lock job "${STORE[@]}"
+    fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" --prefix=other: job -- dlock "${STORE[@]}" -v -n job true
+    fails_with 75 '' timeout 20 dlock "${STORE[@]}" --prefix=other: job -- dlock "${STORE[@]}" --no-prefix -n job touch "$T/ran"
+    fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" --hash=sha256 job -- dlock "${STORE[@]}" -v -n job true
+    fails_with 75 '' timeout 20 dlock "${STORE[@]}" --hash=sha256 job -- dlock "${STORE[@]}" --no-hash -n job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
+}
+
 @test "an option of the inner command line wins over DLOCK_HELD, and DLOCK_HELD over the configuration" {
     set_store
     start_redis other
