@@ -99,8 +99,8 @@ struct target {
 };
 
 /* In this store, with this key. False: reported. */
-static bool find_lock(struct target *target, const struct options *options, struct messages *out,
-                      int *status)
+static bool target_find(struct target *target, const struct options *options, struct messages *out,
+                        int *status)
 {
     *target = (struct target){.options = options, .out = out};
     if (!lock_key_find(target->key, options, out, status))
@@ -423,7 +423,7 @@ int action_force_release(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct target *target = target_open(find_lock, options, out, &status);
+    struct target *target = target_open(target_find, options, out, &status);
     if (target == NULL)
         return status;
     enum lock_result result = retry(lease_action_force, target, options->outage, &why);
@@ -475,7 +475,7 @@ int action_pause(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct target *target = target_open(find_lock, options, out, &status);
+    struct target *target = target_open(target_find, options, out, &status);
     if (target == NULL)
         return status;
     target->pause.left = options->pause;
