@@ -198,5 +198,11 @@ class Server:
     def delete(self, key):
         return self.ask("EVAL", DELETE_SCRIPT, 1, key)
 
+    def refuse_multi(self):
+        self.ask("ACL", "SETUSER", "default", "-multi")
+
+    def allow_multi(self):
+        self.ask("ACL", "SETUSER", "default", "+multi")
+
     def kill_clients(self):
         return self.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")

@@ -62,6 +62,7 @@ class Node(Server):
 class ClusterStage(Stage):
     name = "cluster"
     waits_for = 0
+    deafens = ("refuse-multi",)
     fence_survives = False  # a counter that is lost is replaced by a clock
 
     def __init__(self, work_dir, rng):
@@ -234,6 +235,7 @@ class ClusterStage(Stage):
             self.fault("election-of-frozen", self.elected(Server.freeze), may_lose),
             self.fault("kill-replica", lambda rng: self.kill_replica(rng)),
             self.fault("kill-clients", self.to_master(Server.kill_clients)),
+            self.fault("refuse-multi", self.to_master(Server.refuse_multi)),
         ]
 
     def kill_replica(self, rng):
@@ -247,6 +249,7 @@ class ClusterStage(Stage):
             node.start()
         for node in self.nodes:
             node.wait_ready()
+            node.allow_multi()
         for slot in list(self.moving):
             self.end_move(slot)
         try:

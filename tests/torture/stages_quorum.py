@@ -30,6 +30,7 @@ class Quorum(Stage):
     progress = 6.0
     fence_survives = False  # a counter that is lost is replaced by a clock
     stands_on = 6.0
+    deafens = ("refuse-multi",)
     sets_back = {"clock-back-minority": CLOCK_STEP}
 
     def __init__(self, rng):
@@ -82,6 +83,7 @@ class Quorum(Stage):
             self.fault("clock-back-minority", lambda place: at[place].step(-CLOCK_STEP), few),
             self.fault("clock-forward-minority", lambda place: at[place].step(CLOCK_STEP), few, may_lose=True),
             self.fault("kill-clients", lambda place: at[place].kill_clients(), everyone),
+            self.fault("refuse-multi", lambda place: at[place].refuse_multi(), everyone),
             self.fault("pause-majority", lambda place: at[place].ask("CLIENT", "PAUSE", PAUSE_MS, "ALL"), most),
             self.fault("script-flush", lambda place: at[place].ask("SCRIPT", "FLUSH"), everyone),
         ]
@@ -107,6 +109,7 @@ class Quorum(Stage):
             server.start()
         for server in self.servers:
             server.wait_ready()
+            server.allow_multi()
             if server.ask("CLIENT", "UNPAUSE") != "OK":
                 raise RuntimeError("%s stays paused" % server.name)
 

@@ -60,6 +60,7 @@ class Sentinel(Server):
 class SentinelStage(Stage):
     name = "sentinel"
     waits_for = 0
+    deafens = ("refuse-multi",)
     fence_survives = False  # a counter that is lost is replaced by a clock
     on_hosts = False
 
@@ -157,6 +158,7 @@ class SentinelStage(Stage):
             self.fault("kill-sentinel", lambda rng: self.to_one(self.sentinels, rng, Server.kill)),
             self.fault("freeze-sentinel", lambda rng: self.to_one(self.sentinels, rng, Server.freeze)),
             self.fault("kill-clients", lambda rng: self.to_one([self.master()], rng, Server.kill_clients)),
+            self.fault("refuse-multi", lambda rng: self.to_one([self.master()], rng, Server.refuse_multi)),
             self.fault("kill-clients-of-sentinels", self.kill_clients_of_sentinels),
         ]
         return faults + (self.faults_of_network(may_lose) if self.network else [])
@@ -227,6 +229,7 @@ class SentinelStage(Stage):
             server.wait_ready()
         for server in self.servers:
             server.ask("ACL", "SETUSER", "replica", "on")
+            server.allow_multi()
         wait_until(self.is_whole, what="one master that all follow")
 
     def is_whole(self):
