@@ -7,6 +7,7 @@
 #include "util/error_code.h"
 #include "util/exit_status.h"
 #include "util/message.h"
+#include "util/stack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,7 @@ static bool takes_lock(enum option_action action)
     return action == ACTION_RUN || action == ACTION_ACQUIRE || action == ACTION_ATTACH;
 }
 
-static int main_act(const struct options *options, struct messages *out)
+static NOT_INLINED int main_act(const struct options *options, struct messages *out)
 {
     /* A limit on the size of files is then an error like any other. If a
      * command is run, process/signals.c sees to that, and the command does not inherit it. */

@@ -99,8 +99,8 @@ struct target {
 };
 
 /* In this store, with this key. False: reported. */
-static bool target_find(struct target *target, const struct options *options, struct messages *out,
-                        int *status)
+static bool target_by_name(struct target *target, const struct options *options,
+                           struct messages *out, int *status)
 {
     *target = (struct target){.options = options, .out = out};
     if (!lock_key_find(target->key, options, out, status))
@@ -227,8 +227,8 @@ static bool read_token(struct target *target, int *status)
 }
 
 /* Which lock, in which store, with which token. False: reported. */
-static bool find_lease(struct target *target, const struct options *options, struct messages *out,
-                       int *status)
+static bool target_by_token(struct target *target, const struct options *options,
+                            struct messages *out, int *status)
 {
     *target = (struct target){.options = options, .out = out};
     if (options->name != NULL && !lock_key_find(target->key, options, out, status))
@@ -345,7 +345,7 @@ static int extend_target(struct target *target)
 int action_extend(const struct options *options, struct messages *out)
 {
     int status = STATUS_INTERNAL;
-    struct target *target = target_open(find_lease, options, out, &status);
+    struct target *target = target_open(target_by_token, options, out, &status);
     if (target == NULL)
         return status;
     if (find_owner(target, &status))
@@ -373,7 +373,7 @@ int action_release(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct target *target = target_open(find_lease, options, out, &status);
+    struct target *target = target_open(target_by_token, options, out, &status);
     if (target == NULL)
         return status;
     if (target->token[0] != '\0' || find_owner(target, &status)) {
@@ -423,7 +423,7 @@ int action_force_release(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct target *target = target_open(target_find, options, out, &status);
+    struct target *target = target_open(target_by_name, options, out, &status);
     if (target == NULL)
         return status;
     enum lock_result result = retry(lease_action_force, target, options->outage, &why);
@@ -475,7 +475,7 @@ int action_pause(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct target *target = target_open(target_find, options, out, &status);
+    struct target *target = target_open(target_by_name, options, out, &status);
     if (target == NULL)
         return status;
     target->pause.left = options->pause;

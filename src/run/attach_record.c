@@ -18,6 +18,7 @@
 #include "store/file/dir.h"
 #include "util/clock.h"
 #include "util/fileutils.h"
+#include "util/stack.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -64,8 +65,8 @@ static bool make_file(struct attach_record *attached, pid_t pid)
     return false;
 }
 
-static bool write_line(const struct attach_record *attached, struct process_id target,
-                       const char *where, const struct lease *lease)
+static NOT_INLINED bool write_line(const struct attach_record *attached, struct process_id target,
+                                   const char *where, const struct lease *lease)
 {
     char line[LINE_SIZE];
     struct held other;
