@@ -24,7 +24,8 @@ static bool same(const struct record *a, const struct record *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct record first, second;
-    char text[LOCK_RECORD_SIZE], *input = fuzz_text(data, size);
+    static char text[LOCK_RECORD_SIZE];
+    char *input = fuzz_text(data, size);
     if (record_parse(&first, input)) {
         size_t length = record_format(&first, text);
         fuzz_expect(length > 0 && length < sizeof text && strlen(text) == length);
