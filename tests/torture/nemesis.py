@@ -9,6 +9,7 @@ import contextlib
 import os
 import queue
 import random
+import resource
 import signal
 import sys
 import threading
@@ -28,6 +29,7 @@ AT_THE_HEAD = 0.7
 QUIET_LOCK = 0.5
 # A flood of signals takes so long.
 FLOOD = (1.0, 2.0)
+QUEUED_MOST = 1000
 # By a process of its own, whose input is a pidfd: whatever has the pid later is out of its reach.
 FLOODER = """import signal, sys, time
 end = time.monotonic() + float(sys.argv[1])
@@ -101,10 +103,12 @@ class Faults(threading.Thread):
 
     def play(self, _takes, fault, seconds, seed):
         stage, log = self.stage, self.campaign.log
+        deafens = fault.name in getattr(stage, "deafens", ())  # the store is there all the time
         log("fault_begin", backend=stage.name, fault=word(fault.name), may_lose=int(fault.may_lose),
-            may_give=",".join(str(number) for number in sorted({69} | set(stage.may_give.get(fault.name, ())))),
+            may_give=",".join(str(number) for number in sorted(
+                (set() if deafens else {69}) | set(stage.may_give.get(fault.name, ())))),
             forgets=int(fault.name in getattr(stage, "forgets", ())), back=stage.sets_back.get(fault.name, 0),
-            deafens=int(fault.name in getattr(stage, "deafens", ())),
+            deafens=int(deafens),
             keeps_fences=int(stage.fence_survives or not fault.may_lose))
         try:
             stage.touched, stage.lost = None, False
@@ -227,6 +231,8 @@ class Deeds:
 
     def flood(self, live):
         seconds, handle = live.contender.rng.uniform(*FLOOD), os.pidfd_open(live.pid)
+        # What is queued counts for all processes of the user: without a limit, timers of others cannot be made any more.
+        resource.prlimit(live.pid, resource.RLIMIT_SIGPENDING, (QUEUED_MOST, QUEUED_MOST))
         self.log("signal", run=live.number, number=int(signal.SIGRTMIN), to="dlock", flood="%.1f" % seconds)
         self.campaign.errand([sys.executable, "-ISc", FLOODER, str(seconds)], lambda _status: None, handle)
         os.close(handle)

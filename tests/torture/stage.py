@@ -46,7 +46,7 @@ class Stage:
     touched = None
     # Whether the last fault may have lost locks, though it is one that does not.
     lost = False
-    # Exit statuses that dlock may end with while a fault is on, or has just been, beside 69.
+    # Exit statuses that dlock may end with while a fault is on, or has just been, beside 69 (which no deafening one excuses).
     may_give = {}  # name of the fault -> statuses
 
     def arguments(self):
