@@ -19,7 +19,8 @@ struct attach_record {
 };
 
 /* Records that the lock, whose line of DLOCK_HELD begins with `where`, is attached to the
- * process; lock_dir as lock_dir_open() takes it. False with *why set: then the lock can still be found by its name. */
+ * process; lock_dir as lock_dir_open() takes it. False with *why set: then the lock can still
+ * be found by its name. */
 bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why);

@@ -41,8 +41,8 @@ struct supervise_run {
     struct job_control job;
     struct watch watch;
     struct deadline watch_at; /* when it starts; NEVER: it already has */
-    struct deadline look_at;  /* when a look is due if it has not */
-    bool warned;              /* that it has not */
+    struct deadline look_at;  /* when a check is due if the watch has not started */
+    bool warned;              /* that the guard or the watch has not started */
     struct expiry end;
     int timer_fd;
     struct outcome *outcome;
