@@ -49,31 +49,55 @@ END
     not grep -rnE --include='*.[ch]' '\<environ(\[[^]]*\])? *=[^=]' "$SRC"
 }
 
-# twice FOLDER-OF-SOURCES: each function or struct that is defined in two files of it.
+# twice FOLDER-OF-SOURCES: each external function, or function or struct of a header, whose name another file defines, too.
 twice() {
     python3 - "$1" <<'END'
 import collections, pathlib, re, sys
-FUNCTION = re.compile(r"^(?:[a-z]\w*[ *]+)+?(\w+)\([^;{}]*\)\s*\{", re.M)
-STRUCT = re.compile(r"^struct (\w+) \{", re.M)
+FUNCTION = re.compile(r"^((?:[a-z]\w*[ *]+)+?)(\w+)\([^;{}]*\)\s*\{", re.M)
+STRUCT = re.compile(r"^(struct )(\w+) \{", re.M)
 # One of the two files is built: with OpenSSL, or without.
 EITHER = {"dl_openssl.c", "no_openssl.c"}
 for pattern in FUNCTION, STRUCT:
-    places = collections.defaultdict(set)
+    places, shared = collections.defaultdict(set), set()
     for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.[ch]")):
         if path.name != "embedded.h" and path.name not in EITHER:
-            for name in pattern.findall(path.read_text()):
+            for before, name in pattern.findall(path.read_text()):
                 places[name].add(str(path.relative_to(sys.argv[1])))
-    for name, files in places.items():
-        if len(files) > 1:
-            print(name, *sorted(files))
+                if path.suffix == ".h" or not before.startswith(("static ", "struct ")):
+                    shared.add(name)
+    for name in shared:
+        if len(places[name]) > 1:
+            print(name, *sorted(places[name]))
 END
 }
 
-@test "no two functions and no two structs have one name" {
+@test "an external function, and a function or struct of a header, has a name that no other file uses; static ones may share names" {
     mkdir "$T/src"
-    printf 'static int add(int a)\n{\n    return a;\n}\n\nstruct pair {\n    int a;\n};\n' | tee "$T/src/a.c" >"$T/src/b.c"
-    equals "$(twice "$T/src")" $'add a.c b.c\npair a.c b.c'
+    printf '%s\n' 'static int add(int a)' '{' '    return a;' '}' 'struct pair {' '    int a;' '};' | tee "$T/src/a.c" >"$T/src/b.c"
+    equals "$(twice "$T/src")" ''
+    cp "$T/src/a.c" "$T/src/c.h"
+    equals "$(twice "$T/src" | sort)" $'add a.c b.c c.h\npair a.c b.c c.h'
+    rm "$T/src/c.h"
+    sed -i 's/^static //' "$T/src/a.c"
+    equals "$(twice "$T/src")" 'add a.c b.c'
     equals "$(twice "$SRC")" ''
+}
+
+# large FOLDER-OF-SOURCES: each file there of more than 700 lines, and each function of more than 60.
+large() {
+    find "$1" -name '*.[ch]' ! -name embedded.h -printf '%P\n' | sort | (cd "$1" && xargs awk '
+        FNR == 701 { print FILENAME }
+        /^\{/ { start = FNR }
+        /^}/ && start { if (FNR - start > 60) print FILENAME ":" start; start = 0 }')
+}
+
+@test "no source file has more than 700 lines, and no function more than 60" {
+    mkdir "$T/src"
+    { printf 'int one(void)\n{\n'; yes '    step();' | head -n 59; printf '}\n\nint two(void)\n{\n'; yes '    step();' | head -n 60; echo '}'; } >"$T/src/a.c"
+    yes | head -n 701 >"$T/src/b.h"
+    yes | head -n 700 >"$T/src/c.c"
+    equals "$(large "$T/src")" $'a.c:65\nb.h'
+    equals "$(large "$SRC")" ''
 }
 
 # unknown REASONS: each function there that its file does not have, and each line that is none.
