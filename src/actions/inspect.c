@@ -338,6 +338,8 @@ int action_list(const struct options *options, struct messages *out)
     } else {
         list_table_print(&list.listing);
         status = flushed(out, STATUS_OK);
+        if (looking->backend->note != NULL)
+            say_warning(out, "%s", looking->backend->note);
     }
     list_table_free(&list.listing);
     looking_close(looking);

@@ -252,6 +252,42 @@ ROWS
     equals "$output" "$wanted/run/dlock/65534/dlock:job.lock"
 }
 
+@test "whoever looks at a lock in the directory that was the default before gets the answer of a take: 78, and where" {
+    elsewhere 'mount -t tmpfs -o mode=1777 none /tmp
+        hold() { rm -f /mnt/at/*; $user /mnt/dlock "$@" job -- sh -c "touch /mnt/at/here; until [ -e /mnt/at/end ]; do sleep 0.01; done" &
+            until [ -e /mnt/at/here ]; do sleep 0.01; done; }
+        look() { $user /mnt/dlock "$@" >/mnt/at/out 2>&1 || echo "status $?"; sed "s/^\(dlock: [a-z: ]*is held in [^,]*\).*/\1/; s/  .*//; s/, released.*//; /^$/d" /mnt/at/out; }
+        hold; $user /mnt/dlock --acquire --owner=me -t 1h lease >/dev/null; chmod 1777 /run/lock
+        $user /mnt/dlock -n here true
+        look --status job; look --wait-free job; look --force-release job; look --release --owner=me lease; look --resume job; look --list
+        look --status here; touch /mnt/at/end; wait; look --status job
+        $user /mnt/dlock --lock-dir=/tmp/dlock-65534 --pause=1h --message=why job; look --resume job
+        $user /mnt/dlock --lock-dir=/tmp/dlock-65534 --resume job; look --resume job'
+    local held='is held in /tmp/dlock-65534'
+    equals "$output" "status 78
+dlock: job: the lock $held
+status 78
+dlock: job: the lock $held
+status 78
+dlock: job: the lock $held
+status 78
+dlock: lease: the lock $held
+status 78
+dlock: job: the lock $held
+NAME
+job
+lease
+dlock: the last of these locks are in another default lock directory, which --status NAME names
+status 1
+here: free
+status 1
+job: free
+status 78
+dlock: job: the lock $held
+status 1
+dlock: job: the lock is not paused"
+}
+
 @test "--lock-file and flock(1) exclude each other; the file is neither written nor removed" {
     local file=$T/exact
     echo content >"$file"
@@ -605,6 +641,16 @@ P
     rm "$D/dlock:job.lock"
     wait_until 5 grep -q 'the lock is lost' "$T/held.err"
     within 0 "$start"
+}
+
+@test "a command of some milliseconds needs no inotify instance, a longer one has one" {
+    local where count='ls -l "/proc/$PPID/fd" | grep -c inotify'
+    for where in --lock-dir="$D" --lock-file="$D/exact"; do
+        # A busy machine may take more time for this command than the watch waits.
+        wait_until 20 sh -c "[ \"\$(dlock '$where' job -- sh -c '$count')\" = 0 ]"
+        run dlock "$where" job -- sh -c "for i in \$(seq 200); do sleep 0.05; $count && break; done"
+        [[ $output == *1 ]]
+    done
 }
 
 @test "without inotify a lock file that goes is seen within a second or so, and -v says why not at once" {

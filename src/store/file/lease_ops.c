@@ -113,7 +113,9 @@ static enum lock_result lease_ops_find(struct store *store, const struct lease *
     if (result != LOCK_OK)
         lock_file_close(&outside->file);
     if (result == LOCK_GONE && !outside->known)
-        result = not_found(store, lease, outside->others, why);
+        result = store_held_elsewhere(store, lease->key, bound, why)
+                     ? LOCK_INVALID
+                     : not_found(store, lease, outside->others, why);
     return result;
 }
 

@@ -142,18 +142,36 @@ static void remove_left(struct store *store, struct lock_file *file, const struc
         store_tidy(store, file, bound);
 }
 
+static enum lock_result look_here(struct file_backend *backend, const char *key,
+                                  struct lock_state *state, struct bound bound, struct errmsg *why)
+{
+    struct lock_file file;
+    enum lock_result result =
+        store_open_file(&backend->store, &file, key, LOCK_FILE_TO_LOOK, bound, why);
+    if (result == LOCK_OK || result == LOCK_GONE)
+        result = file_look_look_at(backend, &file, key, state, bound, why);
+    if (result == LOCK_OK)
+        remove_left(&backend->store, &file, state);
+    lock_file_close(&file);
+    return result;
+}
+
+/* A lock that is free here may be held in another default directory: then a take is refused. */
+static enum lock_result also_elsewhere(struct file_backend *backend, struct lock_state *state,
+                                       struct bound bound, struct errmsg *why)
+{
+    if (state->locked || state->pause.left.ns > 0 ||
+        !store_held_elsewhere(&backend->store, state->key, bound, why))
+        return LOCK_OK;
+    lock_state_free(state);
+    return LOCK_INVALID;
+}
+
 enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state,
                            struct bound bound, struct errmsg *why)
 {
-    struct store *store = &file_of(base)->store;
-    struct lock_file file;
-    enum lock_result result = store_open_file(store, &file, key, LOCK_FILE_TO_LOOK, bound, why);
-    if (result == LOCK_OK || result == LOCK_GONE)
-        result = file_look_look_at(file_of(base), &file, key, state, bound, why);
-    if (result == LOCK_OK)
-        remove_left(store, &file, state);
-    lock_file_close(&file);
-    return result;
+    enum lock_result result = look_here(file_of(base), key, state, bound, why);
+    return result == LOCK_OK ? also_elsewhere(file_of(base), state, bound, why) : result;
 }
 
 /* Said before the file goes, which wakes those who hold it. */
@@ -201,6 +219,8 @@ enum lock_result file_force_release(struct backend *base, const char *key, struc
         result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_OK);
     if (there || result == LOCK_GONE)
         result = file_look_look_at(file_of(base), &file, key, was, bound, why);
+    if (result == LOCK_OK)
+        result = also_elsewhere(file_of(base), was, bound, why);
     if (there && result == LOCK_OK)
         mark_forced(store, &file, key, bound);
     if (there && result == LOCK_OK &&
@@ -247,7 +267,9 @@ enum lock_result file_pause(struct backend *base, const char *key, const struct 
         else if (ends && survey->pause.left.ns == 0)
             result = LOCK_GONE;
     }
-    if (result == LOCK_GONE)
+    if (result == LOCK_GONE && store_held_elsewhere(store, key, bound, why))
+        result = LOCK_INVALID;
+    else if (result == LOCK_GONE)
         errmsg_set(why, "the lock is not paused");
     if (result == LOCK_OK)
         result = lock_file_write(&file, LOCK_FILE_PAUSE, &record, why);
@@ -363,25 +385,67 @@ static NOT_INLINED enum lock_result file_look_find_keys(struct store *store, con
     return result;
 }
 
+struct lister {
+    const char *prefix, *pattern;
+    bool all;
+    bool (*visit)(void *data, const struct lock_state *);
+    void *data;
+    size_t visited;
+    bool ended; /* by visit() */
+};
+
+static enum lock_result list_here(struct file_backend *backend, struct lister *lister,
+                                  struct bound bound, struct errmsg *why)
+{
+    struct key_list list;
+    enum lock_result result = file_look_find_keys(&backend->store, lister->prefix, lister->pattern,
+                                                  lister->all, &list, why);
+    for (size_t i = 0; result == LOCK_OK && !lister->ended && i < list.count; i++) {
+        struct lock_state state = {0};
+        result = lock_state_of_list(&state, list.keys[i],
+                                    look_here(backend, list.keys[i], &state, bound, why));
+        if (result == LOCK_REFUSED)
+            result = LOCK_OK; /* another user's */
+        else if (result == LOCK_OK && lock_state_is_listed(&state, lister->all)) {
+            lister->visited++;
+            lister->ended = !lister->visit(lister->data, &state);
+        }
+        lock_state_free(&state);
+    }
+    key_list_free(&list);
+    return result;
+}
+
+/* The locks in the other default directories, which a take refuses. */
+static enum lock_result list_others(struct file_backend *backend, struct lister *lister,
+                                    struct bound bound, struct errmsg *why)
+{
+    struct lock_dir dir = LOCK_DIR_BEFORE_ALL;
+    enum lock_result result = LOCK_OK;
+    lister->all = false;
+    struct file_backend *other = calloc(1, sizeof *other);
+    if (other == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
+    while (result == LOCK_OK && !lister->ended && store_next_other(&backend->store, &dir))
+        if (lock_dir_open(&other->store.dir, dir.path, NULL) == LOCK_OK) {
+            result = list_here(other, lister, bound, why);
+            store_close(&other->store);
+        }
+    free(other);
+    return result;
+}
+
 enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern, bool all,
                            bool (*visit)(void *data, const struct lock_state *), void *data,
                            struct bound bound, struct errmsg *why)
 {
-    struct key_list list;
-    bool more = true;
-    enum lock_result result =
-        file_look_find_keys(&file_of(base)->store, prefix, pattern, all, &list, why);
-    for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
-        struct lock_state state = {0};
-        result = lock_state_of_list(&state, list.keys[i],
-                                    file_look(base, list.keys[i], &state, bound, why));
-        if (result == LOCK_REFUSED) { /* another user's */
-            result = LOCK_OK;
-        } else if (result == LOCK_OK) {
-            more = !lock_state_is_listed(&state, all) || visit(data, &state);
-            lock_state_free(&state);
-        }
-    }
-    key_list_free(&list);
+    struct lister lister = {prefix, pattern, all, visit, data, 0, false};
+    enum lock_result result = list_here(file_of(base), &lister, bound, why);
+    size_t here = lister.visited;
+    if (result == LOCK_OK)
+        result = list_others(file_of(base), &lister, bound, why);
+    base->note = lister.visited > here ? "the last of these locks are in another default lock "
+                                         "directory, which --status NAME names"
+                                       : NULL;
     return result;
 }

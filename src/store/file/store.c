@@ -78,19 +78,28 @@ bool store_unheld(struct store *store, const struct lock_file *file, int own, st
     return !held;
 }
 
+bool store_next_other(const struct store *store, struct lock_dir *other)
+{
+    struct stat status;
+    bool found = false;
+    for (int next = (int)other->place + 1;
+         store->dir.place != LOCK_DIR_GIVEN && !found && next < LOCK_DIR_GIVEN; next++) {
+        other->place = (enum lock_dir_place)next;
+        lock_dir_default(other->place, other->path, sizeof other->path);
+        found = other->place != store->dir.place && lstat(other->path, &status) == 0 &&
+                S_ISDIR(status.st_mode) && lock_dir_may_use(&status);
+    }
+    return found;
+}
+
 bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,
                           struct errmsg *why)
 {
-    struct store other = {.dir = {.fd = -1, .place = LOCK_DIR_GIVEN}};
+    struct store other = {.dir = LOCK_DIR_BEFORE_ALL};
     struct lock_file file = {.fd = -1};
-    struct stat status;
     bool held = false;
-    for (int place = 0; !held && store->dir.place != LOCK_DIR_GIVEN && place < LOCK_DIR_GIVEN;
-         place++) {
-        lock_dir_default((enum lock_dir_place)place, other.dir.path, sizeof other.dir.path);
-        held = place != (int)store->dir.place && lstat(other.dir.path, &status) == 0 &&
-               S_ISDIR(status.st_mode) && lock_dir_may_use(&status) &&
-               store_open_file(&other, &file, key, LOCK_FILE_TO_LOOK, bound, why) == LOCK_OK &&
+    while (!held && store_next_other(store, &other.dir)) {
+        held = store_open_file(&other, &file, key, LOCK_FILE_TO_LOOK, bound, NULL) == LOCK_OK &&
                !store_unheld(&other, &file, -1, bound);
         lock_file_close(&file);
     }

@@ -36,8 +36,13 @@ enum lock_result store_open_file(const struct store *store, struct lock_file *fi
  * pause. */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
-/* True with *why set if the lock has a holder, or is paused, in another default directory:
- * /run/lock has come or gone since. */
+/* Iterates over the other default directories that exist and may be used, from
+ * LOCK_DIR_BEFORE_ALL on: /run/lock may have come or gone while locks were held there. None if the
+ * directory was given. False after the last. */
+#define LOCK_DIR_BEFORE_ALL ((struct lock_dir){.fd = -1, .place = (enum lock_dir_place) - 1})
+bool store_next_other(const struct store *store, struct lock_dir *other);
+
+/* True with *why set if the lock has a holder, or is paused, in one of them. */
 bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,
                           struct errmsg *why);
 
