@@ -13,7 +13,7 @@
 /* The purposes of the commands: the worst that is missing for a purpose is one row. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
-static const char denied[] = "the permissions in dlock-redis(7)";
+static const char denied[] = "the permissions in dlock-redis(7)"; /* only helps if refused */
 static const char blocked[] = "the permissions in dlock-redis(7); a proxy may be in the way";
 
 static const struct {
@@ -94,6 +94,7 @@ enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 13 };
 struct verdict {
     char first[400];
     int refused;
+    bool replica; /* that first error is one of a replica */
     enum lock_result result;
 };
 
@@ -105,6 +106,7 @@ static void redis_doctor_access_judge(struct verdict *verdict, const char *comma
         verdict->refused++ > 0)
         return;
     verdict->result = redis_error_result(reply->str, &ignored);
+    verdict->replica = redis_error_is(reply->str, "READONLY");
     snprintf(verdict->first, sizeof verdict->first, "%s: %.300s", command, reply->str);
 }
 
@@ -114,6 +116,10 @@ static void add_verdict(struct diagnostics *findings, enum purpose purpose,
     const char *name = purposes[purpose].name, *lost = purposes[purpose].lost,
                *advice = purposes[purpose].advice;
     char more[32] = "";
+    if (advice == denied && verdict->replica)
+        advice = "the URL of the master, or redis+sentinel://";
+    else if (advice == denied && verdict->result != LOCK_REFUSED)
+        advice = NULL;
     if (verdict->refused > 1)
         snprintf(more, sizeof more, ", and %d more", verdict->refused - 1);
     if (verdict->refused == 0)
