@@ -4,7 +4,7 @@
 #include "config/file.h"
 #include "config/help.h"
 #include "config/options.h"
-#include "util/error_code.h"
+#include "ui/failure.h"
 #include "util/exit_status.h"
 #include "util/message.h"
 #include "util/stack.h"

@@ -3,8 +3,8 @@
 #include "actions/plan.h"
 #include "process/target_process.h"
 #include "run/attach_daemon.h"
+#include "ui/failure.h"
 #include "ui/lock_print.h"
-#include "util/error_code.h"
 #include "util/fileutils.h"
 
 #include <errno.h>
@@ -34,6 +34,23 @@ static bool cancel_with_target(struct attach *attach, int *status)
         return true;
     *status = fail(attach->out, FAIL_SYSTEM, STATUS_SYSTEM,
                    "cannot wait for signals: %s; nothing is locked", strerror(errno));
+    return false;
+}
+
+/* Pins the process that the lock is for. False: reported, and *status is the exit status. */
+static bool open_target(struct attach *attach, int *status)
+{
+    struct errmsg why = {""};
+    enum exit_status opened =
+        target_process_open(&attach->target, attach->options->attach_pid, &why);
+
+    if (opened == STATUS_OK)
+        return true;
+
+    enum failure failure = opened == STATUS_USAGE           ? FAIL_ARGUMENT
+                           : opened == STATUS_NOT_PERMITTED ? FAIL_NOT_PERMITTED
+                                                            : FAIL_SYSTEM;
+    *status = fail(attach->out, failure, (int)opened, "%s; nothing is locked", why.text);
     return false;
 }
 
@@ -105,7 +122,7 @@ int action_attach(const struct options *options, struct messages *out)
     attach->options = options;
     attach->out = out;
     attach->cancel_fd = -1;
-    if (target_process_open(&attach->target, options->attach_pid, out, &status) &&
+    if (open_target(attach, &status) &&
         plan_acquisition(&attach->lock, options, out, "nothing is locked", NULL,
                          attach->target.id.pid, &status)) {
         if (cancel_with_target(attach, &status) && plan_take(&attach->lock, options, &status))

@@ -2,8 +2,8 @@
 
 #include "config/file.h"
 #include "redis/url.h"
+#include "ui/failure.h"
 #include "util/duration.h"
-#include "util/error_code.h"
 #include "util/json.h"
 #include "util/text.h"
 

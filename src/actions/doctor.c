@@ -8,8 +8,8 @@
 #include "lock/lock_name.h"
 #include "process/signals.h"
 #include "store/diagnostics.h"
+#include "ui/failure.h"
 #include "ui/holder_text.h"
-#include "util/error_code.h"
 #include "util/stack.h"
 
 #include <locale.h>

@@ -7,9 +7,9 @@
 #include "run/held_locks.h"
 #include "run/nesting.h"
 #include "run/wait.h"
+#include "ui/failure.h"
 #include "ui/lock_print.h"
 #include "util/duration.h"
-#include "util/error_code.h"
 #include "util/json.h"
 #include "util/text.h"
 

@@ -10,7 +10,7 @@
 #include "store/file/flock_backend.h"
 #include "store/quorum/backend.h"
 #include "store/redis/backend.h"
-#include "util/error_code.h"
+#include "ui/failure.h"
 #include "util/secret_file.h"
 #include "util/text.h"
 
@@ -88,7 +88,7 @@ static enum lock_result open_backend_open_file(struct backend **backend,
                                                struct errmsg *why)
 {
     bool has_secret = options->redis != NULL && url_redact_has_password(options->redis);
-    enum lock_result result = has_secret ? secret_leave_no_core(why) : LOCK_OK;
+    enum lock_result result = !has_secret || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
     if (result == LOCK_OK)
         result = options->lock_file != NULL ? flock_backend_open(backend, options->lock_file, why)
                                             : dir_backend_open(backend, options->lock_dir, why);

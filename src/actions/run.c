@@ -6,9 +6,9 @@
 #include "run/held_locks.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"
+#include "ui/failure.h"
 #include "ui/run_report.h"
 #include "util/duration.h"
-#include "util/error_code.h"
 #include "util/signames.h"
 
 #include <errno.h>

@@ -3,9 +3,8 @@
 #ifndef DLOCK_ACTIONS_TOKEN_FILE_H
 #define DLOCK_ACTIONS_TOKEN_FILE_H
 
+#include "lock/result.h"
 #include "lock/token.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 /* A file that exists only once the lock is taken: until then it has another
  * name. */

@@ -1,7 +1,9 @@
 #include "config/lock_key.h"
 
-#include "util/error_code.h"
+#include "ui/failure.h"
 #include "util/secret_file.h"
+
+#include <errno.h>
 
 /* The secret stays in memory no longer than this call. */
 static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
@@ -12,7 +14,8 @@ static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
     char where[ORIGIN_TEXT_SIZE];
     if (options->hash == HASH_SHA256)
         return lock_name_digest(digest, options->name, NULL, why);
-    enum lock_result result = secret_read(&secret, options->secret_file, why);
+    enum lock_result result =
+        secret_read(&secret, options->secret_file, why) ? LOCK_OK : secret_error_result(errno);
     if (result == LOCK_OK && secret.length < SECRET_LEAST) {
         errmsg_set(why, "%.300s: the secret has %zu bytes; it should have at least %d",
                    options->secret_file, secret.length, SECRET_LEAST);

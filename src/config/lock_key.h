@@ -4,8 +4,7 @@
 
 #include "config/options.h"
 #include "lock/lock_name.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 #include "util/message.h"
 
 #include <stdbool.h>

@@ -10,8 +10,7 @@
 #ifndef DLOCK_LOCK_FORMAT_H
 #define DLOCK_LOCK_FORMAT_H
 
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 
 #include <stdint.h>
 

@@ -104,9 +104,8 @@ enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char
                                   const struct secret *secret, struct errmsg *why)
 {
     unsigned char bytes[EVP_MAX_MD_SIZE];
-    enum lock_result result = openssl_open(OPENSSL_CRYPTO, why);
-    if (result != LOCK_OK)
-        return result;
+    if (!openssl_open(OPENSSL_CRYPTO, why))
+        return LOCK_INVALID;
     if (!compute_digest(bytes, name, secret)) {
         errmsg_set(why, "OpenSSL provides no SHA-256");
         return LOCK_SYSTEM;

@@ -2,8 +2,7 @@
 #ifndef DLOCK_LOCK_LOCK_NAME_H
 #define DLOCK_LOCK_LOCK_NAME_H
 
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 #include "util/secret_file.h"
 
 #include <stdbool.h>

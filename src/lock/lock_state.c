@@ -1,5 +1,6 @@
 #include "lock/lock_state.h"
 
+#include "util/array.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -63,4 +64,40 @@ const struct lock_owner *lock_state_owner(const struct lock_state *state, const 
         if (strcmp(state->owners[i].token, token) == 0)
             return &state->owners[i];
     return NULL;
+}
+
+bool key_list_add(struct key_list *list, const char *key)
+{
+    char **added = array_add(&list->keys, &list->count, &list->room, sizeof *added);
+    if (added != NULL)
+        *added = strdup(key);
+    if (added != NULL && *added == NULL)
+        list->count--;
+    return added != NULL && *added != NULL;
+}
+
+static int in_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void key_list_sort(struct key_list *list)
+{
+    size_t kept = 0;
+    if (list->count > 1)
+        qsort(list->keys, list->count, sizeof *list->keys, in_order);
+    for (size_t i = 0; i < list->count; i++)
+        if (kept > 0 && strcmp(list->keys[i], list->keys[kept - 1]) == 0)
+            free(list->keys[i]);
+        else
+            list->keys[kept++] = list->keys[i];
+    list->count = kept;
+}
+
+void key_list_free(struct key_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->keys[i]);
+    free(list->keys);
+    *list = (struct key_list){0};
 }

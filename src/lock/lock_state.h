@@ -4,8 +4,8 @@
 #define DLOCK_LOCK_LOCK_STATE_H
 
 #include "lock/lease.h"
+#include "lock/result.h"
 #include "lock/run_memory.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +86,21 @@ bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token);
+
+/* The keys of locks that a search has found, before each is looked at. */
+
+struct key_list {
+    char **keys;
+    size_t count, room;
+};
+
+/* Adds a copy of `key`. False if memory is short. */
+bool key_list_add(struct key_list *list, const char *key);
+
+/* Sorts them by their bytes, and removes duplicates. */
+void key_list_sort(struct key_list *list);
+
+/* Frees its contents, and leaves it empty. */
+void key_list_free(struct key_list *list);
 
 #endif

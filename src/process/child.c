@@ -17,12 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static enum lock_result child_fail(struct child *child, const char *text, int error,
-                                   struct errmsg *why)
+static bool child_fail(struct child *child, const char *text, int error, struct errmsg *why)
 {
     errmsg_set(why, "%s: %s", text, strerror(error));
     child_close(child);
-    return LOCK_SYSTEM;
+    return false;
 }
 
 /* It is left unreaped. */
@@ -70,9 +69,9 @@ static int start_guard(struct child *child, const char *const *argv,
     return error != 0 ? error : ECHILD;
 }
 
-enum lock_result child_start(struct child *child, const char *const *argv,
-                             const struct environment *environment, const struct signals *signals,
-                             bool tree, struct errmsg *why)
+bool child_start(struct child *child, const char *const *argv,
+                 const struct environment *environment, const struct signals *signals, bool tree,
+                 struct errmsg *why)
 {
     *child =
         (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
@@ -97,8 +96,7 @@ enum lock_result child_start(struct child *child, const char *const *argv,
     else if ((child->pid = child->command =
                   spawn(argv, environment, signals, &child->page->exec_errno)) < 0)
         error = errno;
-    return error == 0 ? LOCK_OK
-                      : child_fail(child, "cannot start a process for the command", error, why);
+    return error == 0 || child_fail(child, "cannot start a process for the command", error, why);
 }
 
 static void stop_orphan_guard(struct child *child)

@@ -7,7 +7,6 @@
 #include "process/tree_guard.h"
 #include "util/environment.h"
 #include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -33,10 +32,10 @@ struct child {
 
 /* Starts argv as spawn() does; with `tree` behind a guard (process/tree_guard.h).
  * Descendants whose parents end become ours, or the guard's.
- * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
-enum lock_result child_start(struct child *child, const char *const *argv,
-                             const struct environment *environment, const struct signals *signals,
-                             bool tree, struct errmsg *why);
+ * False with *why set: nothing was started. */
+bool child_start(struct child *child, const char *const *argv,
+                 const struct environment *environment, const struct signals *signals, bool tree,
+                 struct errmsg *why);
 
 /* From now on, what the command has started is killed even if dlock is killed
  * (orphan_guard.h); `held` is the command's DLOCK_HELD. No other thread may run yet. False

@@ -11,7 +11,6 @@
 #include "process/target_process.h"
 
 #include "process/procfs.h"
-#include "util/error_code.h"
 #include "util/fileutils.h"
 
 #include <errno.h>
@@ -22,31 +21,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static bool bad(const struct messages *out, int *status, const char *text)
+static enum exit_status cannot_pin(pid_t pid, int error, struct errmsg *why)
 {
-    *status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s; nothing is locked", text);
-    return false;
-}
-
-static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *status)
-{
-    char text[128];
-    if (error == ESRCH || error == EINVAL ||
-        error == ENOENT) { /* of a thread: ENOENT since Linux 6.15 */
-        snprintf(text, sizeof text,
-                 error == ESRCH ? "there is no process %ld" : "%ld is a thread, not a process",
-                 (long)pid);
-        return bad(out, status, text);
-    }
-    *status = fail(
-        out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot watch process %ld: %s%s; nothing is locked",
-        (long)pid,
+    if (error == ESRCH)
+        return errmsg_fail(why, STATUS_USAGE, "there is no process %ld", (long)pid);
+    if (error == EINVAL || error == ENOENT) /* since Linux 6.15 */
+        return errmsg_fail(why, STATUS_USAGE, "%ld is a thread, not a process", (long)pid);
+    return errmsg_fail(
+        why, STATUS_SYSTEM, "cannot watch process %ld: %s%s", (long)pid,
         error == ENOSYS || error == EPERM ? "pidfd_open(2) (Linux 5.3) is not available: " : "",
         strerror(error));
-    return false;
 }
 
-static void target_process_describe(struct target_process *target, pid_t pid)
+static void describe(struct target_process *target, pid_t pid)
 {
     struct proc_stat stat;
     bool there = proc_stat_read(pid, &stat);
@@ -55,39 +42,38 @@ static void target_process_describe(struct target_process *target, pid_t pid)
     target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
 }
 
-bool target_process_open(struct target_process *target, pid_t given, const struct messages *out,
-                         int *status)
+enum exit_status target_process_open(struct target_process *target, pid_t given, struct errmsg *why)
 {
     pid_t pid = given != 0 ? given : getppid();
     *target = (struct target_process){.fd = -1};
     if (given == 0 && pid <= 1)
-        return bad(out, status,
-                   "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
+        return errmsg_fail(
+            why, STATUS_USAGE,
+            "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
     if (given == 0 && getsid(pid) != getsid(0))
-        return bad(out, status,
-                   "the process that called dlock has ended, or is of another session "
-                   "(--attach=PID is for that)");
+        return errmsg_fail(why, STATUS_USAGE,
+                           "the process that called dlock has ended, or is of another session "
+                           "(--attach=PID is for that)");
     if (pid == getpid())
-        return bad(out, status, "the process to attach to is dlock itself");
+        return errmsg_fail(why, STATUS_USAGE, "the process to attach to is dlock itself");
     target->fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (target->fd < 0)
-        return cannot_pin(pid, errno, out, status);
-    target_process_describe(target, pid);
+        return cannot_pin(pid, errno, why);
+    describe(target, pid);
     if (given == 0 && getppid() != pid)
-        return bad(out, status, "the process that called dlock has ended");
+        return errmsg_fail(why, STATUS_USAGE, "the process that called dlock has ended");
     if (target_process_has_ended(target))
-        return bad(out, status, "the process to attach to has ended (a zombie)");
-    if (!process_signal(target->fd, pid, 0) && errno == EPERM) {
-        *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
-                       "%s belongs to another user, and could not be stopped when the lease ends; "
-                       "nothing is locked",
-                       target->name);
-        return false;
-    }
+        return errmsg_fail(why, STATUS_USAGE, "the process to attach to has ended (a zombie)");
+    if (!process_signal(target->fd, pid, 0) && errno == EPERM)
+        return errmsg_fail(
+            why, STATUS_NOT_PERMITTED,
+            "%s belongs to another user, and could not be stopped when the lease ends",
+            target->name);
     /* $PPID of an orphan: the end of the lease would stop all that runs on the host. */
     if (pid == 1 && getsid(pid) != getsid(0))
-        return bad(out, status, "pid 1 is of another session, and did not call dlock");
-    return true;
+        return errmsg_fail(why, STATUS_USAGE,
+                           "pid 1 is of another session, and did not call dlock");
+    return STATUS_OK;
 }
 
 bool target_process_has_ended(const struct target_process *target)

@@ -3,7 +3,8 @@
 #define DLOCK_PROCESS_TARGET_PROCESS_H
 
 #include "process/process_tree.h"
-#include "util/message.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
 
 #include <stdbool.h>
 
@@ -14,10 +15,10 @@ struct target_process {
 };
 
 /* Pins the process `pid` (0: our parent), and checks whether a lock can be
- * attached to it. False: reported, and *status is the exit status. Call
- * target_process_close() in any case. */
-bool target_process_open(struct target_process *target, pid_t pid, const struct messages *out,
-                         int *status);
+ * attached to it. STATUS_OK; otherwise *why is set: STATUS_USAGE: no lock can be
+ * attached to it; STATUS_NOT_PERMITTED; STATUS_SYSTEM. Call target_process_close() in
+ * any case. */
+enum exit_status target_process_open(struct target_process *target, pid_t pid, struct errmsg *why);
 
 /* True if it has ended, reaped or not. */
 bool target_process_has_ended(const struct target_process *target);

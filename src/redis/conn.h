@@ -4,6 +4,7 @@
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
 
+#include "lock/result.h"
 #include "redis/error.h"
 #include "redis/reply.h"
 #include "redis/resolve.h"
@@ -11,8 +12,6 @@
 #include "redis/socket.h"
 #include "redis/url.h"
 #include "util/clock.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

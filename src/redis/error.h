@@ -2,8 +2,7 @@
 #ifndef DLOCK_REDIS_ERROR_H
 #define DLOCK_REDIS_ERROR_H
 
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
 #include "util/secret_file.h"
 #include "util/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
 static enum lock_result read_password(struct redis_url *url, const char *path, struct errmsg *why)
 {
     struct secret secret;
-    enum lock_result result = secret_read(&secret, path, why);
+    enum lock_result result =
+        secret_read(&secret, path, why) ? LOCK_OK : secret_error_result(errno);
     if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL) {
         result = errmsg_fail(why, LOCK_INVALID, "%.300s: there is a NUL in it", path);
     } else if (result == LOCK_OK && secret.length >= sizeof url->password) {
@@ -95,7 +97,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
         return result;
     url->password_from = path;
     if (colon == NULL)
-        return secret_leave_no_core(why);
+        return secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
     size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
     if (length >= sizeof user || rest == 0)
         return errmsg_fail(why, LOCK_INVALID, "the password file %.300s: %s", path,
@@ -104,7 +106,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
     memcpy(url->user, user, sizeof user);
     memmove(url->password, colon + 1, rest);
     explicit_bzero(url->password + rest, length + 1);
-    return secret_leave_no_core(why);
+    return secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
 }
 
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
@@ -121,7 +123,7 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
             "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
             "the credential %s or %s can set one%s",
             credential, variable, hint());
-    return url->has_password ? secret_leave_no_core(why) : LOCK_OK;
+    return !url->has_password || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
 }
 
 /* --- explaining a refusal ------------------------------------------------ */

@@ -2,10 +2,9 @@
 #ifndef DLOCK_REDIS_LOGIN_H
 #define DLOCK_REDIS_LOGIN_H
 
+#include "lock/result.h"
 #include "redis/settings.h"
 #include "redis/url.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 /* If the URL has no password, takes the first available of: the file of --password-file,
  * the service's credential "dlock.password", REDISCLI_AUTH. Once there is a

@@ -3,10 +3,9 @@
 #ifndef DLOCK_REDIS_SOCKET_H
 #define DLOCK_REDIS_SOCKET_H
 
+#include "lock/result.h"
 #include "redis/resolve.h"
 #include "util/clock.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

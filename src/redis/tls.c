@@ -163,9 +163,9 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
                                 enum redis_fault *fault, struct errmsg *why)
 {
     *fault = REDIS_FAULT_NONE;
-    enum lock_result result = openssl_open(OPENSSL_TLS, why);
-    if (result != LOCK_OK)
-        return result;
+    if (!openssl_open(OPENSSL_TLS, why))
+        return LOCK_INVALID;
+    enum lock_result result = LOCK_OK;
     struct redis_tls *made = calloc(1, sizeof *made);
     if (made == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");

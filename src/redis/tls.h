@@ -3,9 +3,8 @@
 #ifndef DLOCK_REDIS_TLS_H
 #define DLOCK_REDIS_TLS_H
 
+#include "lock/result.h"
 #include "redis/settings.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

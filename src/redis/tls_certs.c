@@ -98,7 +98,7 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct errm
         close(fd);
         return LOCK_INVALID;
     }
-    if (secret_leave_no_core(why) != LOCK_OK) {
+    if (!secret_leave_no_core(why)) {
         close(fd);
         return LOCK_SYSTEM;
     }

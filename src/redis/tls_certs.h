@@ -2,10 +2,9 @@
 #ifndef DLOCK_REDIS_TLS_CERTS_H
 #define DLOCK_REDIS_TLS_CERTS_H
 
+#include "lock/result.h"
 #include "redis/settings.h"
 #include "util/dl_openssl.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 /* Reads the files that the settings name. LOCK_OK; LOCK_INVALID: *fault says which
  * setting cannot be used; LOCK_REFUSED: a file may not be read; LOCK_SYSTEM. */

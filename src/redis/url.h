@@ -5,8 +5,7 @@
 #ifndef DLOCK_REDIS_URL_H
 #define DLOCK_REDIS_URL_H
 
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -258,7 +258,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     };
     bool ready = watch_open(&run.watch, &outcome->error) == LOCK_OK;
     outcome->started = ready && child_start(&run.child, plan->argv, plan->environment,
-                                            plan->signals, plan->tree, &outcome->error) == LOCK_OK;
+                                            plan->signals, plan->tree, &outcome->error);
     if (outcome->started)
         supervise_command(&run);
     watch_close(&run.watch);

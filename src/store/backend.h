@@ -9,10 +9,9 @@
 
 #include "lock/lease.h"
 #include "lock/lock_state.h"
+#include "lock/result.h"
 #include "store/diagnostics.h"
 #include "util/clock.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 

@@ -4,8 +4,7 @@
 #define DLOCK_UI_RUN_REPORT_H
 
 #include "lock/lease.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 
 #include <stdbool.h>
 

@@ -49,50 +49,50 @@ const struct openssl *openssl(void)
     return &functions;
 }
 
-static enum lock_result dl_openssl_missing(const char *what, struct errmsg *why)
+static bool missing(const char *what, struct errmsg *why)
 {
     const char *error = dlerror();
     errmsg_set(why,
                "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or "
                "openssl-libs (Fedora, RHEL): %s",
                what, error != NULL ? error : "it cannot be opened");
-    return LOCK_INVALID;
+    return false;
 }
 
-static enum lock_result open_library(const char *soname, const char *what,
-                                     const struct function *list, size_t count, struct errmsg *why)
+static bool open_library(const char *soname, const char *what, const struct function *list,
+                         size_t count, struct errmsg *why)
 {
     void *library = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
-        return dl_openssl_missing(what, why);
+        return missing(what, why);
     for (size_t i = 0; i < count; i++) {
         void *symbol = dlsym(library, list[i].name);
         if (symbol == NULL)
-            return dl_openssl_missing(what, why);
+            return missing(what, why);
         memcpy((char *)&functions + list[i].at, &symbol, sizeof symbol);
     }
-    return LOCK_OK;
+    return true;
 }
 
-enum lock_result openssl_open(enum openssl_part part, struct errmsg *why)
+bool openssl_open(enum openssl_part part, struct errmsg *why)
 {
     const char *what = part == OPENSSL_TLS ? "TLS" : "a hashed name";
-    enum lock_result result = LOCK_OK;
+
     if (!is_open[OPENSSL_CRYPTO]) {
-        result = open_library(CRYPTO_SONAME, what, crypto_functions,
-                              sizeof crypto_functions / sizeof *crypto_functions, why);
+        if (!open_library(CRYPTO_SONAME, what, crypto_functions,
+                          sizeof crypto_functions / sizeof *crypto_functions, why))
+            return false;
         /* Its clean-up at exit only takes time, and would run while a thread that
          * looks up a name may still be running. */
-        if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
+        if (functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
             errmsg_set(why, "%s needs OpenSSL 3, which fails to initialize", what);
-            result = LOCK_INVALID;
+            return false;
         }
-        is_open[OPENSSL_CRYPTO] = result == LOCK_OK;
+        is_open[OPENSSL_CRYPTO] = true;
     }
-    if (result == LOCK_OK && part == OPENSSL_TLS && !is_open[OPENSSL_TLS]) {
-        result = open_library(SSL_SONAME, what, ssl_functions,
-                              sizeof ssl_functions / sizeof *ssl_functions, why);
-        is_open[OPENSSL_TLS] = result == LOCK_OK;
-    }
-    return result;
+
+    if (part == OPENSSL_TLS && !is_open[OPENSSL_TLS])
+        is_open[OPENSSL_TLS] = open_library(SSL_SONAME, what, ssl_functions,
+                                            sizeof ssl_functions / sizeof *ssl_functions, why);
+    return is_open[part];
 }

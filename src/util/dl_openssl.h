@@ -5,7 +5,6 @@
 #define DLOCK_UTIL_DL_OPENSSL_H
 
 #include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -13,6 +12,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdbool.h>
 
 /* The functions in use. For a macro in OpenSSL's headers, this lists the
  * function behind it. */
@@ -42,10 +42,10 @@ struct openssl {
 enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as well */
 
 /* Opens what is not open yet, for as long as the process lives. Called by one
- * thread, before others use it. LOCK_OK; LOCK_INVALID, with *why naming the
- * missing package: like a wrong configuration, only the administrator of this
- * host can fix that, and no retry helps. */
-enum lock_result openssl_open(enum openssl_part part, struct errmsg *why);
+ * thread, before others use it. False with *why naming the missing package: like a
+ * wrong configuration, only the administrator of this host can fix that, and no retry
+ * helps. */
+bool openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The functions of the parts that are open. */
 const struct openssl *openssl(void);

@@ -19,7 +19,7 @@ void errmsg_set(struct errmsg *why, const char *format, ...)
     va_end(args);
 }
 
-enum lock_result errmsg_fail(struct errmsg *why, enum lock_result result, const char *format, ...)
+unsigned errmsg_fail(struct errmsg *why, unsigned result, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

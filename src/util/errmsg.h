@@ -3,8 +3,6 @@
 #ifndef DLOCK_UTIL_ERRMSG_H
 #define DLOCK_UTIL_ERRMSG_H
 
-#include "util/exit_status.h"
-
 struct errmsg {
     char text[640];
 };
@@ -13,9 +11,9 @@ struct errmsg {
  * printed (util/message.h), not here. NULL: the caller does not want it. */
 __attribute__((format(printf, 2, 3))) void errmsg_set(struct errmsg *why, const char *format, ...);
 
-/* The same for what fails with this result, which it returns. */
-__attribute__((format(printf, 3, 4))) enum lock_result
-errmsg_fail(struct errmsg *why, enum lock_result result, const char *format, ...);
+/* The same for what fails with this result, a value of any enum, which it returns. */
+__attribute__((format(printf, 3, 4))) unsigned errmsg_fail(struct errmsg *why, unsigned result,
+                                                           const char *format, ...);
 
 /* Puts text before the existing one: "PREFIX: OLD". NULL as above. */
 void errmsg_prefix(struct errmsg *why, const char *prefix);

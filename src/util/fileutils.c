@@ -3,22 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-enum lock_result file_error_result(int error)
-{
-    switch (error) {
-    case EACCES:
-    case EPERM:
-    case ELOOP: /* a link, though O_NOFOLLOW was given */ return LOCK_REFUSED;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM: return LOCK_SYSTEM;
-    default: return LOCK_CANT_CREATE;
-    }
-}
 
 int file_open(int dir, const char *path, int flags, struct stat *status)
 {

@@ -2,14 +2,9 @@
 #ifndef DLOCK_UTIL_FILEUTILS_H
 #define DLOCK_UTIL_FILEUTILS_H
 
-#include "util/exit_status.h"
-
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-
-/* The result for an errno from opening or creating a file. */
-enum lock_result file_error_result(int error);
 
 /* openat(2) that waits for no pipe, with mode 0600 for a new file, whatever the umask, and its
  * state in *status. -1 with errno. */

@@ -7,12 +7,12 @@ const struct openssl *openssl(void)
     return &none;
 }
 
-enum lock_result openssl_open(enum openssl_part part, struct errmsg *why)
+bool openssl_open(enum openssl_part part, struct errmsg *why)
 {
     errmsg_set(
         why,
         "%s needs OpenSSL, which this static build of dlock (--enable-static-binary) cannot load; "
         "a build with shared libraries can",
         part == OPENSSL_TLS ? "TLS" : "a hashed name");
-    return LOCK_INVALID;
+    return false;
 }

@@ -19,11 +19,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum lock_result secret_file_unusable(const char *path, const char *fault,
-                                             struct errmsg *why)
+static bool unusable(const char *path, const char *fault, struct errmsg *why)
 {
     errmsg_set(why, "%.300s: %s", path, fault);
-    return LOCK_INVALID;
+    errno = EINVAL;
+    return false;
 }
 
 /* Waits for more from a pipe. A signal ends dlock, even in actions that have blocked signals by
@@ -45,7 +45,7 @@ static bool pipe_has_more(int fd, struct deadline until)
 }
 
 /* A pipe gets so long, as its writer may be a command that asks for the secret elsewhere. */
-static bool secret_file_read_all(struct secret *secret, int fd)
+static bool read_all(struct secret *secret, int fd)
 {
     struct deadline until = deadline_after(DURATION_S(30));
     while (secret->length < sizeof secret->bytes) {
@@ -69,39 +69,39 @@ static void drop_line_end(struct secret *secret)
         secret->length -= length > 1 && bytes[length - 2] == '\r' ? 2 : 1;
 }
 
-static enum lock_result read_from(struct secret *secret, int fd, mode_t mode, const char *path,
-                                  struct errmsg *why)
+static bool read_from(struct secret *secret, int fd, mode_t mode, const char *path,
+                      struct errmsg *why)
 {
     if (!S_ISREG(mode) && !S_ISFIFO(mode))
-        return secret_file_unusable(path, "it is neither a regular file nor a pipe", why);
+        return unusable(path, "it is neither a regular file nor a pipe", why);
     if ((mode & S_IROTH) != 0)
-        return secret_file_unusable(path,
-                                    "it holds a secret, and others can read it; use chmod o=", why);
-    if (!secret_file_read_all(secret, fd))
-        return secret_file_unusable(
+        return unusable(path, "it holds a secret, and others can read it; use chmod o=", why);
+    if (!read_all(secret, fd))
+        return unusable(
             path, errno == ETIMEDOUT ? "the pipe had no end within 30s" : strerror(errno), why);
     drop_line_end(secret);
     if (secret->length == 0)
-        return secret_file_unusable(path, "it is empty", why);
+        return unusable(path, "it is empty", why);
     if (secret->length > SECRET_MOST)
-        return secret_file_unusable(path, "it is too long for a secret", why);
-    return LOCK_OK;
+        return unusable(path, "it is too long for a secret", why);
+    return true;
 }
 
 /* A pipe without a writer is empty, and not waited for. */
-enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why)
+bool secret_read(struct secret *secret, const char *path, struct errmsg *why)
 {
     secret->length = 0;
     struct stat status;
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     if (fd < 0) {
-        bool denied = errno == EACCES || errno == EPERM;
-        (void)secret_file_unusable(path, strerror(errno), why);
-        return denied ? LOCK_REFUSED : LOCK_INVALID;
+        int error = errno;
+        (void)unusable(path, strerror(error), why);
+        errno = error;
+        return false;
     }
-    enum lock_result result = read_from(secret, fd, status.st_mode, path, why);
-    close(fd);
-    return result;
+    bool done = read_from(secret, fd, status.st_mode, path, why);
+    fd_close(&fd);
+    return done;
 }
 
 void secret_wipe(struct secret *secret)
@@ -109,10 +109,10 @@ void secret_wipe(struct secret *secret)
     explicit_bzero(secret, sizeof *secret);
 }
 
-enum lock_result secret_leave_no_core(struct errmsg *why)
+bool secret_leave_no_core(struct errmsg *why)
 {
     if (prctl(PR_SET_DUMPABLE, 0) == 0)
-        return LOCK_OK;
+        return true;
     errmsg_set(why, "cannot keep secrets out of core files: %s", strerror(errno));
-    return LOCK_SYSTEM;
+    return false;
 }

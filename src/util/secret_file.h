@@ -3,8 +3,8 @@
 #define DLOCK_UTIL_SECRET_FILE_H
 
 #include "util/errmsg.h"
-#include "util/exit_status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { SECRET_MOST = 4096 };
@@ -17,16 +17,15 @@ struct secret {
 /* Reads a regular file, or a pipe up to its end, for 30 s at most; a signal that comes
  * meanwhile ends the process, even if it is blocked. One newline at the end comes
  * from the editor and is not part of the secret; nor is a carriage return
- * before that. LOCK_OK with 1 to SECRET_MOST bytes. Otherwise *why begins with
- * the path: LOCK_REFUSED: it may not be read; LOCK_INVALID: it cannot be used,
- * for example because others can read it. Wipe it with secret_wipe() in any
- * case. */
-enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why);
+ * before that. True with 1 to SECRET_MOST bytes. Otherwise *why begins with the path, and errno is
+ * EACCES or EPERM if the file may not be read, another one if the file cannot be used, for example
+ * because others can read it. Wipe it with secret_wipe() in any case. */
+bool secret_read(struct secret *secret, const char *path, struct errmsg *why);
 
 void secret_wipe(struct secret *secret);
 
 /* From now on this process leaves no core file, and others cannot read its
- * memory. LOCK_OK; LOCK_SYSTEM. */
-enum lock_result secret_leave_no_core(struct errmsg *why);
+ * memory. False with *why set: the system refused. */
+bool secret_leave_no_core(struct errmsg *why);
 
 #endif

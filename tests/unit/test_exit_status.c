@@ -1,8 +1,8 @@
 /* Exit statuses, and the codes of failures, by what came of asking a store. */
 #include "unit.h"
 
-#include "util/error_code.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
+#include "ui/failure.h"
 
 TEST(test_results)
 {

@@ -2,9 +2,8 @@
 #ifndef DLOCK_STORE_FILE_DIR_H
 #define DLOCK_STORE_FILE_DIR_H
 
+#include "lock/result.h"
 #include "util/clock.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <sys/stat.h>

@@ -13,11 +13,10 @@
 #ifndef DLOCK_STORE_FILE_FILE_H
 #define DLOCK_STORE_FILE_FILE_H
 
+#include "lock/result.h"
 #include "store/backend.h"
 #include "store/file/dir.h"
 #include "store/file/record.h"
-#include "util/errmsg.h"
-#include "util/exit_status.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,10 +1,9 @@
 /* Reports failures: to a program as a code with --json, on stdout; to people as
  * a line on stderr. */
-#ifndef DLOCK_UTIL_ERROR_CODE_H
-#define DLOCK_UTIL_ERROR_CODE_H
+#ifndef DLOCK_UI_FAILURE_H
+#define DLOCK_UI_FAILURE_H
 
-#include "util/errmsg.h"
-#include "util/exit_status.h"
+#include "lock/result.h"
 #include "util/message.h"
 
 enum failure {

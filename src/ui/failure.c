@@ -1,4 +1,4 @@
-#include "util/error_code.h"
+#include "ui/failure.h"
 
 #include "util/json.h"
 

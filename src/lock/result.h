@@ -1,0 +1,67 @@
+/* The result of a request to a lock store, or to what a store needs, sorted by what the caller can
+ * do about it. The text for people is in the struct errmsg beside it. */
+#ifndef DLOCK_LOCK_RESULT_H
+#define DLOCK_LOCK_RESULT_H
+
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+
+enum lock_result {
+    LOCK_OK,          /* done: taken, still ours, released */
+    LOCK_HELD,        /* another has it: wait or give up */
+    LOCK_GONE,        /* it is not ours any more: it has no holder */
+    LOCK_FOREIGN,     /* it is not ours: it is held under another token */
+    LOCK_RELEASED,    /* it was ours, and was released with its own token */
+    LOCK_ENDED,       /* it is not ours: its lease ended before a release reached the service */
+    LOCK_UNAVAILABLE, /* the service did not answer usably: try again */
+    LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
+    LOCK_INVALID,     /* the configuration cannot be used */
+    LOCK_CANT_CREATE, /* the lock file cannot be created */
+    LOCK_CANCELLED,   /* the caller's own cancel descriptor became readable */
+    LOCK_SYSTEM,      /* out of memory, descriptors, ... */
+};
+
+/* True if a lock that we had was taken from us, or has expired. */
+static inline bool lock_is_lost(enum lock_result result)
+{
+    return result == LOCK_GONE || result == LOCK_FOREIGN;
+}
+
+/* True if a lock that we had is not ours any more, for whatever reason. */
+static inline bool lock_is_past(enum lock_result result)
+{
+    return lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_ENDED;
+}
+
+/* Returns the exit status for a result other than LOCK_OK if no command ran.
+ * LOCK_HELD gives STATUS_CONFLICT, before -E. */
+static inline enum exit_status status_of(enum lock_result result)
+{
+    switch (result) {
+    case LOCK_OK: return STATUS_OK;
+    case LOCK_HELD: return STATUS_CONFLICT;
+    case LOCK_GONE:
+    case LOCK_ENDED:
+    case LOCK_FOREIGN: return STATUS_STOPPED;
+    case LOCK_RELEASED: return STATUS_OK;
+    case LOCK_UNAVAILABLE: return STATUS_UNAVAILABLE;
+    case LOCK_REFUSED: return STATUS_NOT_PERMITTED;
+    case LOCK_INVALID: return STATUS_CONFIG;
+    case LOCK_CANT_CREATE: return STATUS_CANT_CREATE;
+    case LOCK_SYSTEM: return STATUS_SYSTEM;
+    case LOCK_CANCELLED: break;
+    }
+    return STATUS_INTERNAL;
+}
+
+/* The result for an errno from opening or creating a file: LOCK_REFUSED, LOCK_SYSTEM, or
+ * LOCK_CANT_CREATE. */
+enum lock_result file_error_result(int error);
+
+/* The result for a false of secret_read() with this errno: LOCK_REFUSED: the file may not be read;
+ * LOCK_INVALID: it cannot be used. */
+enum lock_result secret_error_result(int error);
+
+#endif
