@@ -277,8 +277,8 @@ static enum lock_result ask_pause(struct quorum *quorum, struct quorum_member *m
     return member->store->pause(member->store, quorum->key, quorum->pause, bound, &member->why);
 }
 
-/* A pause ends if it does on a majority; what remains of it on a minority keeps others out only if
- * servers are down as well. */
+/* A lock is paused if it is on a majority. What a resumption leaves on a minority keeps others out
+ * if servers are down as well: so it has to reach all. */
 enum lock_result quorum_pause(struct backend *backend, const char *key, const struct pause *pause,
                               struct bound bound, struct errmsg *why)
 {
@@ -288,10 +288,10 @@ enum lock_result quorum_pause(struct backend *backend, const char *key, const st
     bool cancelled = quorum_round(quorum, ask_pause, judge_slow, bound, NULL);
     struct quorum_count count = quorum_count_all(quorum);
     quorum_note(quorum, true);
-    if (pause->left.ns == 0 && quorum_note_unreached(quorum, "the end of the pause", "it lasts"))
-        quorum->base.warning = quorum->base.note;
     if (count.ok + count.lost < quorum->need)
         return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+    if (pause->left.ns == 0 && quorum_note_unreached(quorum, "the end of the pause", "it may last"))
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "%s; repeat --resume", quorum->note.text);
     if (count.ok > 0)
         return LOCK_OK;
     return errmsg_fail(why, LOCK_GONE, "the lock is not paused");
