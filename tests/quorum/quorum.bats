@@ -589,6 +589,16 @@ ahead() {
     fails_with 1 'the lock is not paused' dlock --resume job
 }
 
+@test "three waits of 0.2s while one server hangs and others have split the rest: they end when they say" {
+    quorum 3
+    on 1 set dlock:job another >/dev/null
+    freeze 3
+    local start=$(now)
+    for _ in 1 2 3; do fails_with 75 'held by another client' dlock -v -w 0.2s job touch "$T/ran"; done
+    within 600 "$start"
+    [ ! -e "$T/ran" ]
+}
+
 @test "a loss by --force-release says so and by whom" {
     quorum 3
     hold_lock job -t 60s --owner=me

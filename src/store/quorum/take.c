@@ -126,12 +126,12 @@ static enum lock_result ask_take(struct quorum *quorum, struct quorum_member *me
                                                                        : result;
 }
 
-/* The partial take blocks others as long as this lasts. A request that does not ask again
- * must not be denied the lock just because a server is far away. */
+/* The partial take blocks others as long as this lasts. A request that asks only once must
+ * not be denied the lock just because a server is far away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
-    if (quorum->request.last)
+    if (quorum->takes == 1 && quorum->request.last)
         return quorum_grace(quorum->start, DURATION_S(1), DURATION_S(5));
     int doubled = quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
     return quorum_grace(quorum->start, (struct duration){(100 * NS_PER_MS) << doubled},
