@@ -599,6 +599,45 @@ ahead() {
     [ ! -e "$T/ran" ]
 }
 
+@test "--extend gives a lock of --acquire to a server that came back without it, for the rest of the lease" {
+    quorum 3
+    stop_redis 3
+    dlock --acquire --owner=me --message=why -t 60s job
+    serve 3
+    wait_until 20 redis_answers 3
+    dlock --extend --owner=me job
+    is_held_on 3
+    equals "$(on 3 get dlock:job)" me
+    [ "$(on 3 pttl dlock:job)" -le "$(($(on 1 pttl dlock:job) + 100))" ]
+    [ "$(fence_on 3)" -ge "$(fence_on 1)" ]
+    stop_redis 1 # now the others are a majority
+    dlock --extend --owner=me --ttl=30s job
+    [[ $(dlock --status job) == *why* ]]
+    dlock --release --owner=me job
+    for i in 2 3; do is_free_on $i; done
+}
+
+@test "--extend leaves a server alone that another client holds, and gives it a shared lock once it is free" {
+    quorum 3
+    stop_redis 3
+    dlock --acquire --owner=me -t 60s job
+    serve 3
+    wait_until 20 redis_answers 3
+    on 3 set dlock:job another px 50000 >/dev/null
+    dlock --extend --owner=me job
+    equals "$(on 3 get dlock:job)" another
+    dlock --release --owner=me job
+    dlock --acquire --shared --owner=me -t 60s job
+    is_free_on 3 || equals "$(on 3 get dlock:job)" another
+    on 3 del dlock:job >/dev/null
+    dlock --extend --owner=me job
+    fails_with 0 'of 3 servers' dlock --shared -nv job true
+    fails_with 75 '' dlock -n job touch "$T/ran"
+    [ "$(on 3 zcard '{dlock:job}:holders')" = 1 ]
+    dlock --release --owner=me job
+    dlock -n job true
+}
+
 @test "a loss by --force-release says so and by whom" {
     quorum 3
     hold_lock job -t 60s --owner=me

@@ -157,15 +157,72 @@ static enum lock_result quorum_check(struct backend *backend, struct lease *leas
     return ask_lease(quorum_of(backend), ask_check, lease, bound, why);
 }
 
+/* A request for what the holder has: the same, for whom it is taken on one more server. */
+static void request_as(struct quorum *quorum, const struct lock_owner *owner, char *take_id,
+                       const struct lease *lease)
+{
+    token_make(take_id); /* the take of that name may have been given up there */
+    quorum->request = (struct lock_request){
+        .name = lease->name,
+        .key = lease->key,
+        .token = lease->token,
+        .take_id = take_id,
+        .remember = lease->remember,
+        .mode = lease->mode,
+        .slots = lease->slots,
+        .detached = true,
+        .self = owner->holder,
+    };
+    quorum->lease = *lease;
+    quorum->lease.fence = owner->fence;
+    quorum->lease.hold = deadline_after(owner->hold_left);
+    quorum->lease.began_ms = owner->holder.since_wall_ms;
+}
+
+static bool is_chosen(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return member->chosen;
+}
+
+/* Nobody checks a lock that no process holds: whoever extends it gives it to the servers that
+ * have come back without it. Those that another client holds, or that a release has reached, are
+ * left alone. */
+static void give_detached(struct quorum *quorum, const struct lease *lease, struct bound bound)
+{
+    struct lock_state state;
+    struct errmsg ignored;
+    char take_id[TOKEN_SIZE];
+    int lacking = 0;
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        member->chosen = member->result == LOCK_GONE;
+        lacking += member->chosen;
+    }
+    if (lacking == 0 || quorum_look(&quorum->base, lease->key, &state, bound, &ignored) != LOCK_OK)
+        return;
+    const struct lock_owner *owner = lock_state_owner(&state, lease->token);
+    if (owner != NULL && owner->holder.detached) {
+        request_as(quorum, owner, take_id, lease);
+        (void)quorum_round(quorum, quorum_join, judge_join, bound, is_chosen);
+        quorum->request.take_id = "";
+    }
+    lock_state_free(&state);
+}
+
 static enum lock_result quorum_extend(struct backend *backend, struct lease *lease,
                                       enum extend_how how, struct bound bound, struct errmsg *why)
 {
+    struct quorum *quorum = quorum_of(backend);
     /* A minority that still has a lost lock would keep it for longer. */
     enum lock_result result = quorum_check(backend, lease, bound, why);
     if (result != LOCK_OK)
         return result;
-    quorum_of(backend)->how = how;
-    return ask_lease(quorum_of(backend), ask_extend, lease, bound, why);
+    quorum->how = how;
+    result = ask_lease(quorum, ask_extend, lease, bound, why);
+    if (result == LOCK_OK && lease->outside)
+        give_detached(quorum, lease, bound);
+    return result;
 }
 
 /* --- release ------------------------------------------------------------- */
