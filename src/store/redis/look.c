@@ -106,26 +106,13 @@ static int64_t number_or_zero(const redisReply *element)
     return redis_reply_clamped(element, &number) ? number : 0;
 }
 
-static void read_counts(const redisReply *reply, struct lock_counts *counts)
-{
-    int64_t *const fields[] = {&counts->takes,  &counts->conflicts, &counts->timeouts,
-                               &counts->losses, &counts->waited_ms, &counts->held_ms};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        *fields[i] = number_or_zero(reply->element[COUNTS + i]);
-}
-
 bool redis_pause_read(redisReply *const *from, struct pause *pause)
 {
-    int64_t left_ms;
-    *pause = (struct pause){.left = DURATION_ZERO};
-    if (!redis_reply_clamped(from[0], &left_ms))
-        return false;
-    if (left_ms == 0)
-        return true;
-    pause->left.ns = left_ms * NS_PER_MS;
-    text_copy(pause->by, sizeof pause->by, redis_reply_text(from[1]));
-    text_copy(pause->message, sizeof pause->message, redis_reply_text(from[2]));
-    return true;
+    bool good = redis_fields_read(&pause_fields, from, pause);
+
+    if (!good || pause->left.ns == 0)
+        *pause = (struct pause){.left = DURATION_ZERO};
+    return good;
 }
 
 /* For people alone: what cannot be read is left out. False if memory is short. */
@@ -188,7 +175,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     text_copy(state->last_owner, sizeof state->last_owner,
               redis_reply_text(reply->element[LAST_OWNER]));
     (void)redis_pause_read(reply->element + PAUSE, &state->pause);
-    read_counts(reply, &state->counts);
+    (void)redis_fields_read(&counts_fields, reply->element + COUNTS, &state->counts);
     struct run_memory *memory = &state->memory;
     (void)run_record_read(&memory->last, redis_reply_text(reply->element[RUN]));
     (void)run_record_read(&memory->success, redis_reply_text(reply->element[SUCCESS]));

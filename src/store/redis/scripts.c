@@ -125,6 +125,24 @@ static enum lock_result refuse_newer(struct redis_call *call, const redisReply *
     return call->owns ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
+bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object)
+{
+    bool good = true;
+
+    fields_clear(fields, object);
+    for (size_t i = 0; i < fields->count; i++) {
+        char number[24];
+        const char *value = redis_reply_text(from[i]);
+
+        if (from[i]->type == REDIS_REPLY_INTEGER) {
+            snprintf(number, sizeof number, "%lld", from[i]->integer);
+            value = number;
+        }
+        good = field_set(&fields->list[i], object, value) && good;
+    }
+    return good;
+}
+
 bool redis_script_refuses(const redisReply *reply, struct errmsg *why)
 {
     bool refuses = redis_reply_is(reply, "unusable", 3);

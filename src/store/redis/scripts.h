@@ -2,6 +2,7 @@
 #ifndef DLOCK_STORE_REDIS_SCRIPTS_H
 #define DLOCK_STORE_REDIS_SCRIPTS_H
 
+#include "lock/fields.h"
 #include "redis/reply.h"
 #include "store/redis/internal.h"
 
@@ -77,6 +78,10 @@ void redis_script_add_number(struct redis_call *call, int64_t number);
  * newer format; otherwise as redis_conn_call(). */
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
                                   redisReply **reply, struct bound bound, struct errmsg *why);
+
+/* Reads a list of values in the order of the table. False: one of them cannot be read, and is
+ * none; the others are set. No answer is trusted: each value is checked. */
+bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object);
 
 /* True with *why set if the answer is {"unusable", key, what is wrong with it}: LOCK_INVALID. */
 bool redis_script_refuses(const redisReply *reply, struct errmsg *why);
