@@ -19,75 +19,89 @@ static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU, 0};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ, 0};
 static const int of_terminal[] = {SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP, 0};
 
-/* A signal that is ignored (nohup, a shell's background job) would still be
- * queued once it is blocked, and would end us. */
-static bool is_ignored(int number)
+/* An ignored signal (nohup, a shell's background job) would still be queued if it were
+ * blocked, and would end dlock: so dlock blocks none of them. */
+static void read_ignored(sigset_t *ignored)
 {
     struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+
+    sigemptyset(ignored);
+    for (int number = 1; number <= SIGRTMAX; number++)
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+            sigaddset(ignored, number);
 }
 
-static void signals_add(sigset_t *set, int number)
+static void add_one(sigset_t *set, int number, const sigset_t *ignored)
 {
-    if (!is_ignored(number))
+    if (sigismember(ignored, number) == 0)
         sigaddset(set, number);
 }
 
-static void add_all(sigset_t *set, const int *numbers)
+static void add_all(sigset_t *set, const int *numbers, const sigset_t *ignored)
 {
     for (; *numbers != 0; numbers++)
-        signals_add(set, *numbers);
+        add_one(set, *numbers, ignored);
 }
 
-static void add_ending(sigset_t *set)
+static void add_ending(sigset_t *set, const sigset_t *ignored)
 {
-    add_all(set, ending);
+    add_all(set, ending, ignored);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
-        signals_add(set, number);
+        add_one(set, number, ignored);
+}
+
+static bool block(const sigset_t *set, sigset_t *original, struct errmsg *why)
+{
+    if (sigprocmask(SIG_BLOCK, set, original) == 0)
+        return true;
+    errmsg_set(why, "cannot block signals: %s", strerror(errno));
+    return false;
 }
 
 static bool listen_to(struct signals *signals, const sigset_t *set, struct errmsg *why)
 {
     int fd = signalfd(signals->fd, set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0 || sigprocmask(SIG_BLOCK, set, NULL) != 0) {
+
+    if (fd < 0) {
         errmsg_set(why, "cannot listen for signals: %s", strerror(errno));
         return false;
     }
     signals->fd = fd;
-    return true;
+    return block(set, NULL, why);
 }
 
 bool signals_open(struct signals *signals, struct errmsg *why)
 {
     sigset_t set;
+
     signals->fd = -1;
+    read_ignored(&signals->ignored);
     sigemptyset(&set);
-    add_all(&set, blocked_for_good);
-    if (sigprocmask(SIG_BLOCK, &set, &signals->original) != 0) {
-        errmsg_set(why, "cannot block signals: %s", strerror(errno));
+    add_all(&set, blocked_for_good, &signals->ignored);
+    if (!block(&set, &signals->original, why))
         return false;
-    }
+
     /* If SIGCHLD were ignored, the kernel would discard the command's status. */
-    signals->chld_ignored = is_ignored(SIGCHLD);
-    if (signals->chld_ignored)
+    if (sigismember(&signals->ignored, SIGCHLD) == 1)
         signal(SIGCHLD, SIG_DFL);
+
     sigemptyset(&set);
-    add_ending(&set);
+    add_ending(&set, &signals->ignored);
     return listen_to(signals, &set, why);
 }
 
 bool signals_widen(struct signals *signals, struct errmsg *why)
 {
-    sigset_t set, blocked;
-    sigemptyset(&blocked);
-    add_all(&blocked, blocked_beside_command);
-    if (sigprocmask(SIG_BLOCK, &blocked, NULL) != 0) {
-        errmsg_set(why, "cannot block signals: %s", strerror(errno));
-        return false;
-    }
+    sigset_t set;
+
     sigemptyset(&set);
-    add_ending(&set);
-    add_all(&set, passed_on);
+    add_all(&set, blocked_beside_command, &signals->ignored);
+    if (!block(&set, NULL, why))
+        return false;
+
+    sigemptyset(&set);
+    add_ending(&set, &signals->ignored);
+    add_all(&set, passed_on, &signals->ignored);
     sigaddset(&set, SIGCHLD);
     return listen_to(signals, &set, why);
 }
@@ -148,7 +162,7 @@ void signals_forget_writes(const struct signals *signals)
 
 void signals_restore(const struct signals *signals)
 {
-    if (signals->chld_ignored)
+    if (sigismember(&signals->ignored, SIGCHLD) == 1)
         signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &signals->original, NULL);
 }

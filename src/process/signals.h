@@ -11,7 +11,7 @@
 struct signals {
     int fd;            /* signalfd; readable when a signal has come */
     sigset_t original; /* the mask that dlock was started with */
-    bool chld_ignored; /* SIGCHLD's disposition was SIG_IGN */
+    sigset_t ignored;  /* the signals that dlock was started to ignore */
 };
 
 struct signal_event {
@@ -26,8 +26,9 @@ struct signal_event {
  * good: the write fails instead. False with *why set. */
 bool signals_open(struct signals *signals, struct errmsg *why);
 
-/* From now on a command runs: SIGCHLD and what is passed on to it come too.
- * SIGTTIN and SIGTTOU stay blocked: dlock stops when the command does. */
+/* From now on a command runs: dlock also receives SIGCHLD and the signals that it passes
+ * on to the command. SIGTTIN and SIGTTOU stay blocked: dlock stops when the command does.
+ * False with *why set. */
 bool signals_widen(struct signals *signals, struct errmsg *why);
 
 /* The next signal, if one has come. Never waits. */
