@@ -1,7 +1,6 @@
 #include "actions/actions.h"
 
 #include "actions/plan.h"
-#include "process/target_process.h"
 #include "run/attach_daemon.h"
 #include "ui/failure.h"
 #include "ui/lock_print.h"
@@ -16,7 +15,7 @@
 struct attach {
     const struct options *options;
     struct messages *out;
-    struct target_process target;
+    struct attach_target target;
     struct acquisition lock;
     int cancel_fd; /* -1: not open */
 };
@@ -34,23 +33,6 @@ static bool cancel_with_target(struct attach *attach, int *status)
         return true;
     *status = fail(attach->out, FAIL_SYSTEM, STATUS_SYSTEM,
                    "cannot wait for signals: %s; nothing is locked", strerror(errno));
-    return false;
-}
-
-/* Pins the process that the lock is for. False: reported, and *status is the exit status. */
-static bool open_target(struct attach *attach, int *status)
-{
-    struct errmsg why = {""};
-    enum exit_status opened =
-        target_process_open(&attach->target, attach->options->attach_pid, &why);
-
-    if (opened == STATUS_OK)
-        return true;
-
-    enum failure failure = opened == STATUS_USAGE           ? FAIL_ARGUMENT
-                           : opened == STATUS_NOT_PERMITTED ? FAIL_NOT_PERMITTED
-                                                            : FAIL_SYSTEM;
-    *status = fail(attach->out, failure, (int)opened, "%s; nothing is locked", why.text);
     return false;
 }
 
@@ -98,7 +80,7 @@ static int attach_hand_over(struct attach *attach)
     struct acquisition *lock = &attach->lock;
     struct attach_plan plan = {plan_expiry(attach->options), paths_are_relative(attach->options)};
     int status;
-    if (target_process_has_ended(&attach->target))
+    if (attach_target_has_ended(&attach->target))
         return acquisition_give_back(lock, FAIL_ARGUMENT, STATUS_USAGE,
                                      "the process that the lock was for has ended");
     if (lease_as_good_as_over(&lock->lease))
@@ -122,7 +104,7 @@ int action_attach(const struct options *options, struct messages *out)
     attach->options = options;
     attach->out = out;
     attach->cancel_fd = -1;
-    if (open_target(attach, &status) &&
+    if (attach_target_open(&attach->target, options->attach_pid, out, &status) &&
         plan_acquisition(&attach->lock, options, out, "nothing is locked", NULL,
                          attach->target.id.pid, &status)) {
         if (cancel_with_target(attach, &status) && plan_take(&attach->lock, options, &status))
@@ -131,7 +113,7 @@ int action_attach(const struct options *options, struct messages *out)
         status = acquisition_close(&attach->lock, status);
     }
     fd_close(&attach->cancel_fd);
-    target_process_close(&attach->target);
+    attach_target_close(&attach->target);
     free(attach);
     return status;
 }

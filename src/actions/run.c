@@ -2,7 +2,6 @@
 
 #include "actions/plan.h"
 #include "config/hints.h"
-#include "process/spawn.h"
 #include "run/held_locks.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"
@@ -59,7 +58,7 @@ static int cannot_run(const struct run_run *run, int error)
 
 static int command_status(struct run_run *run, const struct outcome *outcome)
 {
-    if (outcome->exec_error == SPAWN_UNSEEN)
+    if (outcome->exec_error == EXEC_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
                     "cannot run %.300s: it would be in a new pid namespace; use unshare -f",
                     command_shown(run));
@@ -102,7 +101,7 @@ static struct run_end run_end_of(const struct run_run *run, const struct outcome
         return (struct run_end){RUN_NONE, 0, 0};
     if (outcome->exec_error != 0)
         return (struct run_end){RUN_STATUS,
-                                outcome->exec_error == SPAWN_UNSEEN
+                                outcome->exec_error == EXEC_UNSEEN
                                     ? STATUS_SYSTEM
                                     : (int)status_of_exec(outcome->exec_error),
                                 wall_now_ms()};
@@ -215,18 +214,18 @@ static int run_command(struct run_run *run)
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (!signals_widen(&lock->signals, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
-    struct supervision plan = {
+    struct supervised_command plan = {
         .backend = lock->backend,
         .lease = &lock->lease,
-        .signals = &lock->signals,
-        .out = run->out,
-        .argv = run->argv,
-        .environment = &run->environment,
+        .command = {.argv = run->argv,
+                    .environment = &run->environment,
+                    .signals = &lock->signals,
+                    .out = run->out,
+                    .tree = run->options->tree},
         .end = plan_expiry(run->options),
-        .tree = run->options->tree,
         .heartbeat = &run->heartbeat,
     };
-    supervise(&plan, &outcome);
+    supervise_command(&plan, &outcome);
     watchdog_close(&run->heartbeat);
     return run_finish(run, &outcome);
 }

@@ -1,12 +1,49 @@
-#include "process/child.h"
+/* dlock, the command and what it starts are one process group on one terminal.
+ * Where signals come from:
+ *
+ *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end) sends to the group:
+ *       the command has the signal already, unless it has left the group (timeout,
+ *       setsid): then it is passed on.
+ *   the terminal, at its end, to the leader of its session alone: if that is dlock
+ *       (exec dlock, ssh -t HOST dlock), it is passed on.
+ *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU):
+ *       passed on; without dlock it would have ended the command.
+ *   a process, to dlock alone: passed on. It may have sent to the whole group
+ *       (kill %1 in a shell, systemd's KillMode=control-group), which cannot be
+ *       distinguished; then the command has it twice.
+ *   the command, or what it has started, most often by kill(0): not passed on.
+ *       Otherwise a command whose TERM handler ends with `kill 0` would be sent TERM
+ *       for ever. A sender that has ended already is not known any more.
+ *
+ * If the command is ended by a signal that has come to dlock, too, and not from the
+ * command, dlock dies of that signal once the lock is released. Otherwise a shell would
+ * go on with its loop after Ctrl-C, and a stopped unit of systemd would have failed. The
+ * end of the command may be read before the signal, but the kernel reports no end before
+ * it has sent a signal to the whole group: so signals are read once more after the end.
+ *
+ * A job is stopped when its processes are. So dlock stops when the command has,
+ * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
+ * SIGTSTP to its group, a read from the terminal in the background. If a command
+ * handles SIGTSTP and runs on, dlock goes on watching it. dlock does not follow a
+ * command that is stopped alone (SIGSTOP, a debugger): its sender may continue it
+ * alone, and it would run unwatched. Orders in which that can happen:
+ *
+ *   1. SIGTSTP to both -> the command stops -> dlock learns of it and stops. Either
+ *      news may come first; a stop that is not followed in stop_window is not
+ *      followed any more.
+ *   2. The command is continued before dlock gets to stop -> SIGCONT, which came to
+ *      both, takes the stop back, and dlock asks /proc right before it stops.
+ *   3. dlock is continued alone -> it continues the command.
+ *   4. The command is continued alone -> with --tree the guard continues dlock;
+ *      without, no process can (the manual says so).
+ *   5. dlock is in a script that was stopped with it, so that the shell has already
+ *      taken the terminal back -> dlock need not stop, and goes on. */
+#include "process/process_int.h"
 
-#include "process/orphan_guard.h"
-#include "process/procfs.h"
-#include "process/spawn.h"
-#include "process/tree_guard.h"
 #include "util/fileutils.h"
+#include "util/signames.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,86 +54,42 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static bool child_fail(struct child *child, const char *text, int error, struct errmsg *why)
+/* --- starting ------------------------------------------------------------ */
+
+static bool refuse(struct child *child, const char *text, int error, struct errmsg *why)
 {
     errmsg_set(why, "%s: %s", text, strerror(error));
     child_close(child);
     return false;
 }
 
-/* It is left unreaped. */
-static bool child_has_ended(pid_t pid)
+bool child_start(struct child *child, const struct command *plan, struct errmsg *why)
 {
-    siginfo_t info = {.si_pid = 0};
-    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
-}
-
-/* Returns 0 or an errno. The guard's first word is that the command runs; if
- * the guard ends without one, nothing runs. A word that could not be read is
- * not waited for: the page holds the same, since the guard's last store is
- * visible after its end. */
-static int start_guard(struct child *child, const char *const *argv,
-                       const struct environment *environment, const struct signals *signals)
-{
-    int ends[2];
-    char byte;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return errno;
-    child->guard_fd = ends[0];
-    child->pid = fork();
-    if (child->pid == 0) {
-        close(ends[0]);
-        process_spare_free(&child->spare); /* it opens nothing more */
-        tree_guard_run(ends[1], argv, environment, signals, child->page);
-    }
-    int error = child->pid < 0 ? errno : 0;
-    close(ends[1]);
-    if (error != 0)
-        return error;
-    while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
-        continue;
-    for (bool ended = false; !ended;) {
-        ended = child_has_ended(child->pid);
-        child->command = (pid_t)atomic_load(&child->page->command);
-        if (child->command > 0)
-            return 0;
-        if (!ended)
-            (void)poll(NULL, 0, 1);
-    }
-    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
-    error = atomic_load(&child->page->error);
-    return error != 0 ? error : ECHILD;
-}
-
-bool child_start(struct child *child, const char *const *argv,
-                 const struct environment *environment, const struct signals *signals, bool tree,
-                 struct errmsg *why)
-{
-    *child =
-        (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
-    void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return child_fail(child, "cannot allocate memory to share with the command's process",
-                          errno, why);
-    child->page = page;
-    if (!process_tree_inherited(&child->except))
-        return child_fail(child, "cannot remember the children from before the command", ENOMEM,
-                          why);
-    if (!process_spare_keep(&child->spare))
-        return child_fail(child, "cannot keep descriptors free for the end of the lease", errno,
-                          why);
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-        return child_fail(child, "cannot become the reaper of the command's descendants", errno,
-                          why);
     int error = 0;
-    if (tree)
-        error = start_guard(child, argv, environment, signals);
-    else if ((child->pid = child->command =
-                  spawn(argv, environment, signals, &child->page->exec_errno)) < 0)
-        error = errno;
-    return error == 0 || child_fail(child, "cannot start a process for the command", error, why);
+
+    *child = (struct child){
+        .plan = plan, .pid = -1, .guard_fd = -1, .orphan_guard = -1, .tree = TREE_OWN};
+    void *page =
+        mmap(NULL, sizeof *child->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return refuse(child, "cannot allocate memory to share with the command's process", errno,
+                      why);
+    child->page = page;
+    if (!tree_open(&child->tree, (struct process_id){0}))
+        return refuse(child, "cannot prepare for the end of the lease", errno, why);
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        return refuse(child, "cannot become the reaper of the command's descendants", errno, why);
+
+    if (plan->tree) {
+        error = tree_guard_start(child);
+    } else {
+        child->pid = child->command = spawn(plan, &child->page->exec_errno);
+        error = child->pid < 0 ? errno : 0;
+    }
+    if (error != 0)
+        return refuse(child, "cannot start a process for the command", error, why);
+    child->exec_error = child->page->exec_errno;
+    return true;
 }
 
 static void stop_orphan_guard(struct child *child)
@@ -104,19 +97,18 @@ static void stop_orphan_guard(struct child *child)
     if (child->orphan_guard < 0)
         return;
     process_kill_child(child->orphan_guard); /* processes that are left now are meant to stay */
-    process_tree_reaped(&child->except, child->orphan_guard);
+    tree_reaped(&child->tree, child->orphan_guard);
     child->orphan_guard = -1;
 }
 
-/* With --tree there already is a guard. */
 bool child_guard_orphans(struct child *child, const char *held)
 {
-    if (child->guard_fd >= 0 || child->orphan_guard >= 0)
+    if (child->plan->tree || child->orphan_guard >= 0)
         return true;
-    child->orphan_guard = orphan_guard_start(held, &child->except, &child->spare);
+    child->orphan_guard = orphan_guard_start(child, held);
     if (child->orphan_guard < 0)
         return false;
-    if (pids_add(&child->except, child->orphan_guard))
+    if (pids_add(&child->tree.except, child->orphan_guard))
         return true;
     stop_orphan_guard(child);
     errno = ENOMEM;
@@ -129,9 +121,7 @@ void child_close(struct child *child)
     if (child->page != NULL)
         munmap(child->page, sizeof *child->page);
     child->page = NULL;
-    free(child->except.list);
-    child->except = (struct pids){0};
-    process_spare_free(&child->spare);
+    tree_close(&child->tree);
     fd_close(&child->guard_fd);
 }
 
@@ -150,6 +140,7 @@ static void read_guard(struct child *child)
     struct guard_page *page = child->page;
     struct drain drain = {0};
     char byte;
+
     while (drain_goes_on(&drain) && recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
         continue;
     int stops = atomic_load(&page->stops), stopped_by = atomic_load(&page->stopped_by);
@@ -162,7 +153,8 @@ static void read_guard(struct child *child)
 
 static void own_child_changed(struct child *child, int status)
 {
-    bool guarded = child->guard_fd >= 0;
+    bool guarded = child->plan->tree;
+
     if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
         if (!guarded) {
             child->stopped_by = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
@@ -183,9 +175,10 @@ static void own_child_changed(struct child *child, int status)
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
-    if (child->ended || child->guard_fd >= 0 || !proc_is_ours() ||
+
+    if (child->ended || child->plan->tree || !proc_is_ours() ||
         !proc_stat_read(child->pid, &stat) || !proc_is_dead(child->pid, &stat) ||
-        child_has_ended(child->pid))
+        process_is_reapable(child->pid))
         return;
     child->ended = true;
     command_ended(child, SIGKILL);
@@ -196,13 +189,15 @@ static bool reap_next(struct child *child)
 {
     int status;
     pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+
     child->childless = pid < 0;
     if (pid <= 0)
         return false;
-    if (WIFEXITED(status) || WIFSIGNALED(status))
-        process_tree_reaped(&child->except, pid);
-    if (pid == child->orphan_guard && !WIFSTOPPED(status) && !WIFCONTINUED(status))
-        child->orphan_guard = -1;
+    if (WIFEXITED(status) || WIFSIGNALED(status)) {
+        tree_reaped(&child->tree, pid);
+        if (pid == child->orphan_guard)
+            child->orphan_guard = -1;
+    }
     if (pid == child->pid)
         own_child_changed(child, status);
     return true;
@@ -212,62 +207,53 @@ void child_reap(struct child *child)
 {
     struct drain drain = {0};
     bool more = true;
+
     while (more && drain_goes_on(&drain))
         more = reap_next(child);
     if (more)
         raise(SIGCHLD); /* the rest wakes us at once */
-    if (child->guard_fd >= 0 && !child->ended)
+    if (child->plan->tree && !child->ended)
         read_guard(child);
 }
 
-/* All descendants whose parents have ended are our children, so a process
- * without children has no descendants; and the kernel reports that in one call,
- * while a walk can miss one that changes its parent meanwhile. A walk is only
- * needed if dlock has children of its own from before the command, or a debugger keeps one
- * from being reaped, and before dlock ends the guard, which is our child too. */
-bool child_tree_gone(struct child *child)
+/* All descendants whose parents have ended are our children, so a process without children
+ * has no descendants; and the kernel reports that in one call, while a walk can miss one that
+ * changes its parent meanwhile. A walk is only needed if dlock has children of its own from
+ * before the command, or a debugger keeps one from being reaped, and before dlock ends the
+ * guard, which is our child too. */
+struct tree_count child_left(struct child *child)
 {
+    struct tree_count none = {.known = true};
+
     child_reap(child);
-    if (child->orphan_guard >= 0 && process_tree_is_gone(&child->except)) {
+    if (child->orphan_guard >= 0 && tree_is_gone(tree_left(&child->tree))) {
         stop_orphan_guard(child);
         child_reap(child);
     }
     if (child->childless)
-        return true;
-    bool gone = process_tree_is_gone(&child->except);
+        return none;
+    struct tree_count left = tree_left(&child->tree);
     child_reap(child); /* processes that ended during the walks */
-    return gone;
+    return left;
 }
 
-struct process_count child_tree_left(const struct child *child)
-{
-    return process_tree_signal(NULL, &child->except, 0, DEADLINE_NEVER);
-}
-
-bool child_is_stopped(const struct child *child)
-{
-    struct proc_stat stat;
-    return !child->command_ended && proc_is_ours() && proc_stat_read(child->command, &stat) &&
-           stat.state == 'T';
-}
-
-/* --- signals ------------------------------------------------------------- */
+/* --- the tree ------------------------------------------------------------ */
 
 void child_signal(const struct child *child, int number)
 {
     if (child->ended)
         return; /* reaped: its pid may belong to another */
-    if (child->guard_fd >= 0)
+    if (child->plan->tree)
         (void)!send(child->guard_fd, &number, sizeof number, MSG_NOSIGNAL | MSG_DONTWAIT);
     else
         kill(child->pid, number);
 }
 
-/* If /proc shows nothing, at least our own child; and a stop signal is for the
- * command, since the guard takes none. */
-static void signal_child(const struct child *child, int number, struct process_count count)
+/* If /proc shows nothing, at least our own child; and a stop signal is for the command, since
+ * the guard takes none. */
+void child_signal_tree(struct child *child, int number, struct deadline until)
 {
-    if (count.found > 0 || child->ended)
+    if (tree_signal(&child->tree, number, until).found > 0 || child->ended)
         return;
     if (number == SIGKILL)
         kill(child->pid, number);
@@ -275,14 +261,120 @@ static void signal_child(const struct child *child, int number, struct process_c
         child_signal(child, number);
 }
 
-void child_signal_tree(struct child *child, int number, struct deadline until)
+/* --- job control --------------------------------------------------------- */
+
+/* How long after SIGTSTP a stop of the command still belongs to it: the command may want to
+ * restore the screen first. */
+static const struct duration stop_window = {2 * NS_PER_S};
+
+/* True if the command is stopped at this moment, by /proc; false if that cannot be seen. */
+static bool is_stopped(const struct child *child)
 {
-    process_spare_free(&child->spare);
-    signal_child(child, number, process_tree_signal(NULL, &child->except, number, until));
+    struct proc_stat stat;
+
+    return !child->command_ended && proc_is_ours() && proc_stat_read(child->command, &stat) &&
+           stat.state == 'T';
 }
 
-void child_kill_tree(struct child *child)
+static bool terminal_has_told(const struct child *child, int number)
 {
-    process_spare_free(&child->spare);
-    signal_child(child, SIGKILL, process_tree_kill(NULL, &child->except));
+    bool to_leader_alone = number == SIGHUP && getsid(0) == getpid();
+    pid_t group = getpgid(child->command);
+
+    return !to_leader_alone && (group < 0 || group == getpgrp());
+}
+
+static bool is_from_others(const struct child *child, const struct signal_event *event)
+{
+    char name[32];
+
+    if (event->number == SIGCHLD)
+        return false;
+    if (event->sender == child->pid || event->sender == child->command)
+        return false; /* the guard woke dlock; or the command, which may have been reaped */
+    if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
+        say_verbose(child->plan->out, "not passed on, since the command has sent it: %s",
+                    signame_format(event->number, name, sizeof name));
+        return false;
+    }
+    return true;
+}
+
+static void pass_on(struct child *child, const struct signal_event *event)
+{
+    char name[32];
+
+    if (child->ended || (event->typed && terminal_has_told(child, event->number)))
+        return;
+    /* fg has continued the whole group; kill -CONT only dlock. */
+    bool again = event->number == SIGCONT && child->resumed;
+    if (again)
+        child->resumed = false;
+    if (again && !is_stopped(child))
+        return;
+    child_signal(child, event->number);
+    say_verbose(child->plan->out, "passed %s on to the command",
+                signame_format(event->number, name, sizeof name));
+}
+
+bool child_pass_signals_on(struct child *child)
+{
+    struct signal_event event;
+    struct drain drain = {0};
+    bool child_changed = false;
+
+    while (drain_goes_on(&drain) && signals_next(child->plan->signals, &event)) {
+        child_changed |= event.number == SIGCHLD;
+        if (event.number == SIGTSTP)
+            child->stop_asked = deadline_now();
+        if (event.number == SIGCONT)
+            child->stopped_by = 0;
+        if (!is_from_others(child, &event))
+            continue;
+        sigaddset(&child->told, event.number);
+        pass_on(child, &event);
+    }
+    return child_changed;
+}
+
+static bool in_foreground(void)
+{
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+
+    if (terminal < 0)
+        return false;
+    bool foreground = tcgetpgrp(terminal) == getpgrp();
+    close(terminal);
+    return foreground;
+}
+
+static bool was_for_the_group(const struct child *child, int number)
+{
+    sigset_t pending;
+
+    /* SIGTTIN and SIGTTOU are blocked: if they were sent to the whole group, they are pending
+     * for dlock too. */
+    if (number == SIGTTIN || number == SIGTTOU)
+        return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+    return number == SIGTSTP && !deadline_passed(deadline_plus(child->stop_asked, stop_window)) &&
+           in_foreground();
+}
+
+void child_stop_with_command(struct child *child)
+{
+    int number = child->stopped_by;
+
+    if (number != 0 && child->stops != child->stops_seen)
+        child->stop_seen = deadline_now();
+    child->stops_seen = child->stops;
+    if (number == 0)
+        return;
+
+    bool follow = was_for_the_group(child, number);
+    if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
+        child->stopped_by = 0; /* once for each stop, and not much later */
+    if (follow && is_stopped(child)) {
+        child->resumed = true;
+        signals_stop_here(number);
+    }
 }

@@ -16,7 +16,49 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-static bool procfs_read_file(const char *path, char *text, size_t size)
+bool pids_add(struct pids *pids, pid_t pid)
+{
+    pid_t *added = array_add(&pids->list, &pids->count, &pids->room, sizeof *added);
+
+    if (added != NULL)
+        *added = pid;
+    else
+        pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
+    return added != NULL;
+}
+
+bool pids_has(const struct pids *pids, pid_t pid)
+{
+    for (size_t i = 0; i < pids->count; i++)
+        if (pids->list[i] == pid)
+            return true;
+    return false;
+}
+
+bool proc_list(const char *path, struct pids *all)
+{
+    DIR *list = opendir(path);
+
+    if (list == NULL)
+        return false;
+    for (const struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        long number = strtol(entry->d_name, NULL, 10);
+        if (number > 0)
+            (void)pids_add(all, (pid_t)number);
+    }
+    closedir(list);
+    return true;
+}
+
+static bool list_threads(pid_t pid, struct pids *threads)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    return proc_list(path, threads);
+}
+
+static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t used = 0;
@@ -35,7 +77,7 @@ static bool procfs_read_file(const char *path, char *text, size_t size)
 
 bool proc_read_line(const char *path, char *text, size_t size)
 {
-    bool there = procfs_read_file(path, text, size);
+    bool there = read_file(path, text, size);
     text[strcspn(text, "\n")] = '\0';
     return there;
 }
@@ -50,7 +92,7 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     char path[64] = "/proc/self/stat", text[1024];
     if (pid != 0)
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    if (!procfs_read_file(path, text, sizeof text))
+    if (!read_file(path, text, sizeof text))
         return false;
     const char *name = strchr(text, '('), *at = strrchr(text, ')');
     *stat = (struct proc_stat){0};
@@ -74,25 +116,25 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     return at != NULL;
 }
 
+static bool is_zombie(const struct proc_stat *stat)
+{
+    return stat->state == 'X' || stat->state == 'Z';
+}
+
 /* A leader that has ended is a zombie as long as other threads run. Threads are zombies too
  * if a debugger does not reap them. */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
 {
-    char path[64];
+    struct pids threads = {0};
     struct proc_stat thread;
-    bool dead = stat->state == 'X' || stat->state == 'Z';
-    if (!dead || stat->threads <= 1)
-        return dead;
-    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-    DIR *all = opendir(path);
-    for (const struct dirent *entry; dead && all != NULL && (entry = readdir(all)) != NULL;) {
-        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        dead =
-            tid == 0 || !proc_stat_read(tid, &thread) || thread.state == 'X' || thread.state == 'Z';
-    }
-    if (all != NULL)
-        closedir(all);
-    return dead && all != NULL;
+
+    if (!is_zombie(stat) || stat->threads <= 1)
+        return is_zombie(stat);
+    bool dead = list_threads(pid, &threads) && !threads.short_of_memory;
+    for (size_t i = 0; dead && i < threads.count; i++)
+        dead = !proc_stat_read(threads.list[i], &thread) || is_zombie(&thread);
+    free(threads.list);
+    return dead;
 }
 
 /* The pid is asked for last: a process that ends meanwhile has ended. */
@@ -193,7 +235,7 @@ static int64_t read_boot_offset(void)
     char text[256], *end = NULL;
     struct stat space;
     if (stat("/proc/self/ns/time", &space) != 0 || space.st_ino == first_space ||
-        !procfs_read_file("/proc/self/timens_offsets", text, sizeof text))
+        !read_file("/proc/self/timens_offsets", text, sizeof text))
         return 0;
     const char *at = strstr(text, "boottime");
     if (at == NULL)
@@ -227,22 +269,24 @@ int64_t proc_pid_space(void)
     return stat("/proc/self/ns/pid", &space) == 0 ? (int64_t)space.st_ino : 0;
 }
 
-bool pids_add(struct pids *pids, pid_t pid)
+/* --- children ------------------------------------------------------------ */
+
+/* Our own list always exists if the kernel has such lists. */
+bool proc_children_listed(void)
 {
-    pid_t *added = array_add(&pids->list, &pids->count, &pids->room, sizeof *added);
-    if (added != NULL)
-        *added = pid;
-    else
-        pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
-    return added != NULL;
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    return access(path, F_OK) == 0;
 }
 
 /* The children that one thread of `pid` forked. */
-static void list_children_of(pid_t pid, const char *thread, struct pids *children)
+static void list_children_of(pid_t pid, pid_t thread, struct pids *children)
 {
     char path[64], *line = NULL, *end;
     size_t size = 0;
-    snprintf(path, sizeof path, "/proc/%ld/task/%.16s/children", (long)pid, thread);
+
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)thread);
     FILE *list = fopen(path, "re");
     if (list == NULL)
         return;
@@ -258,25 +302,14 @@ static void list_children_of(pid_t pid, const char *thread, struct pids *childre
     fclose(list);
 }
 
-void proc_list(struct pids *all)
-{
-    DIR *list = opendir("/proc");
-    for (const struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;) {
-        long pid = strtol(entry->d_name, NULL, 10);
-        if (pid > 0)
-            (void)pids_add(all, (pid_t)pid);
-    }
-    if (list != NULL)
-        closedir(list);
-}
-
-/* If the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor): all
- * processes whose parent it is. */
+/* If the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor), they are all processes
+ * whose parent it is. */
 static void search_children(pid_t pid, struct pids *children)
 {
     struct pids all = {0};
     struct proc_stat stat;
-    proc_list(&all);
+
+    (void)proc_list("/proc", &all);
     for (size_t i = 0; i < all.count; i++)
         if (proc_stat_read(all.list[i], &stat) && stat.parent == pid)
             (void)pids_add(children, all.list[i]);
@@ -284,29 +317,19 @@ static void search_children(pid_t pid, struct pids *children)
     free(all.list);
 }
 
-/* Our own list always exists if the kernel has such lists. */
-bool proc_children_listed(void)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
-    return access(path, F_OK) == 0;
-}
-
 void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children)
 {
-    char leader[16], path[64];
-    snprintf(leader, sizeof leader, "%ld", (long)pid);
+    struct pids all = {0};
+
     if (!listed) {
         search_children(pid, children);
     } else if (threads == 1) {
-        list_children_of(pid, leader, children);
+        list_children_of(pid, pid, children);
     } else {
-        snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-        DIR *all = opendir(path);
-        for (const struct dirent *thread; all != NULL && (thread = readdir(all)) != NULL;)
-            if (thread->d_name[0] != '.')
-                list_children_of(pid, thread->d_name, children);
-        if (all != NULL)
-            closedir(all);
+        (void)list_threads(pid, &all);
+        for (size_t i = 0; i < all.count; i++)
+            list_children_of(pid, all.list[i], children);
+        children->short_of_memory |= all.short_of_memory;
+        free(all.list);
     }
 }

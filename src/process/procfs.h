@@ -76,8 +76,6 @@ int64_t proc_boot_offset(void);
  * namespace has it at the same time. 0: unknown. */
 int64_t proc_pid_space(void);
 
-/* The parent of each process, by /proc. Source of the formats: proc(5). */
-
 struct pids {
     pid_t *list; /* the caller's to free */
     size_t count, room;
@@ -86,16 +84,18 @@ struct pids {
 
 /* Adds one. False if memory is short. */
 bool pids_add(struct pids *pids, pid_t pid);
+bool pids_has(const struct pids *pids, pid_t pid);
 
-/* True if the kernel lists the children of each process; otherwise all
- * processes are asked for their parents. */
+/* Adds the numbers above 0 that are names in this directory: in /proc those of processes, in
+ * others those of threads or descriptors. False if it cannot be read. */
+bool proc_list(const char *path, struct pids *all);
+
+/* True if the kernel lists the children of each process; otherwise all processes are asked
+ * for their parents. */
 bool proc_children_listed(void);
 
-/* Adds all processes. */
-void proc_list(struct pids *all);
-
-/* Adds the children that the process has at this moment. `threads`: how many it
- * has, 1 or more, 0 if that is not known; `listed` as above. */
+/* Adds the children that the process has at this moment. `threads`: how many it has, 1 or
+ * more, 0 if that is not known; `listed` as above. */
 void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children);
 
 #endif

@@ -29,153 +29,210 @@
  *      script -> the guard exits.
  *   5. The guard is killed -> nothing stops the target, and the lock expires by
  *      itself (a file lock at once). No process is left that could do more.
+ *
+ * The target is the process that called dlock, or the one that --attach=PID names. Before
+ * dlock asks for its parent, that may have ended; and between getppid(2) and pidfd_open(2)
+ * its pid may have become another process's. In each order:
+ *
+ *   ended before getppid() -> our parent is pid 1, which is never meant unless it is named;
+ *                             or a subreaper (a service manager), which its session
+ *                             reveals: a caller is of ours
+ *   ended before pidfd_open() -> no such process; or another one, and then getppid()
+ *                             returns something else from now on
+ *   ended later            -> the pidfd is readable
  */
 #include "run/attach_daemon.h"
 
-#include "process/daemonize.h"
+#include "process/process.h"
 #include "run/attach_record.h"
+#include "run/supervise.h"
+#include "ui/failure.h"
 #include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/timerfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* --- the target ---------------------------------------------------------- */
+
+static bool is_no_target(const struct messages *out, int *status, const char *text)
+{
+    *status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s; nothing is locked", text);
+    return false;
+}
+
+static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *status)
+{
+    char text[128];
+
+    if (error == ESRCH) {
+        snprintf(text, sizeof text, "there is no process %ld", (long)pid);
+        return is_no_target(out, status, text);
+    }
+    if (error == EINVAL || error == ENOENT) { /* ENOENT since Linux 6.15 */
+        snprintf(text, sizeof text, "%ld is a thread, not a process", (long)pid);
+        return is_no_target(out, status, text);
+    }
+    bool none = error == ENOSYS || error == EPERM;
+    *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM,
+                   "cannot watch process %ld: %s%s; nothing is locked", (long)pid,
+                   none ? "pidfd_open(2) (Linux 5.3) is not available: " : "", strerror(error));
+    return false;
+}
+
+static void describe(struct attach_target *target, pid_t pid)
+{
+    struct proc_stat stat;
+    bool there = proc_stat_read(pid, &stat);
+
+    snprintf(target->name, sizeof target->name, "%s (pid %ld)", there ? stat.name : "the process",
+             (long)pid);
+    target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
+}
+
+bool attach_target_open(struct attach_target *target, pid_t given, const struct messages *out,
+                        int *status)
+{
+    pid_t pid = given != 0 ? given : getppid();
+
+    *target = (struct attach_target){.fd = -1};
+    if (given == 0 && pid <= 1)
+        return is_no_target(
+            out, status,
+            "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
+    if (given == 0 && getsid(pid) != getsid(0))
+        return is_no_target(out, status,
+                            "the process that called dlock has ended, or is of another session "
+                            "(--attach=PID is for that)");
+    if (pid == getpid())
+        return is_no_target(out, status, "the process to attach to is dlock itself");
+
+    target->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (target->fd < 0)
+        return cannot_pin(pid, errno, out, status);
+    describe(target, pid);
+
+    if (given == 0 && getppid() != pid)
+        return is_no_target(out, status, "the process that called dlock has ended");
+    if (attach_target_has_ended(target))
+        return is_no_target(out, status, "the process to attach to has ended (a zombie)");
+    if (!process_signal(target->fd, pid, 0) && errno == EPERM) {
+        *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
+                       "%s belongs to another user, and could not be stopped when the lease ends; "
+                       "nothing is locked",
+                       target->name);
+        return false;
+    }
+    /* $PPID of an orphan: the end of the lease would stop all that runs on the host. */
+    if (pid == 1 && getsid(pid) != getsid(0))
+        return is_no_target(out, status, "pid 1 is of another session, and did not call dlock");
+    return true;
+}
+
+bool attach_target_has_ended(const struct attach_target *target)
+{
+    struct pollfd fd = {.fd = target->fd, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0 || proc_life(target->id) == PROCESS_ENDED;
+}
+
+void attach_target_close(struct attach_target *target)
+{
+    fd_close(&target->fd);
+}
+
+/* --- the worker of run/supervise.c --------------------------------------- */
 
 /* How often to check whether a family that was asked to end has done so. */
 static const struct duration look_interval = {20 * NS_PER_MS};
 
-struct attach_daemon_guard {
+static const struct watchdog no_heartbeat = {.fd = -1};
+
+struct guard {
     struct acquisition *lock;
-    const struct target_process *target;
-    const struct attach_plan *plan;
+    const struct attach_target *target;
     int ready_fd; /* to dlock */
-    int timer_fd;
-    struct process_spare spare;
+    struct supervision supervision;
     struct attach_record attached;
-    struct process_family family;
-    struct watchdog no_heartbeat;
-    struct watch watch;
-    struct expiry end;
+    struct tree family; /* the target with all that it has started */
 };
 
-/* --- the end of the lease ------------------------------------------------ */
-
-/* If /proc shows no process, at least the target itself. */
-static void stop_target(void *data, int number, struct deadline until)
+/* If /proc shows no process, at least the target itself; it may have ended. */
+static void signal_target(void *data, int number, struct deadline until)
 {
-    struct attach_daemon_guard *guard = data;
-    process_spare_free(&guard->spare);
-    if (process_tree_signal(&guard->family, NULL, number, until).found == 0)
-        target_process_signal(guard->target, number);
+    struct guard *guard = data;
+
+    if (tree_signal(&guard->family, number, until).found == 0)
+        (void)process_signal(guard->target->fd, guard->target->id.pid, number);
 }
 
-static void kill_target(void *data)
+static bool target_has_ended(void *data)
 {
-    struct attach_daemon_guard *guard = data;
-    process_spare_free(&guard->spare);
-    if (process_tree_kill(&guard->family, NULL).found == 0)
-        target_process_signal(guard->target, SIGKILL);
+    const struct guard *guard = data;
+    const struct expiry *end = &guard->supervision.end;
+
+    return end->released || end->phase != RUNNING || attach_target_has_ended(guard->target);
 }
 
-/* None of the stopped processes may be left. */
-static bool attach_daemon_is_over(struct attach_daemon_guard *guard)
+static struct tree_count target_left(void *data)
 {
-    bool ended = target_process_has_ended(guard->target);
-    if (guard->end.released || (ended && guard->end.phase == RUNNING))
-        return true;
-    if (guard->end.phase == RUNNING)
-        return false;
-    struct process_count left = process_tree_signal(&guard->family, NULL, 0, DEADLINE_NEVER);
-    if (ended && left.found == 0)
-        return true;
-    if (!expiry_gives_up(&guard->end))
-        return false;
-    if (left.found == 0) /* /proc hides it */
-        left = (struct process_count){.found = 1, .first = guard->target->id.pid, .known = true};
-    expiry_say_left(&guard->end, left);
-    return true;
+    struct guard *guard = data;
+    struct tree_count left = tree_left(&guard->family);
+
+    if (left.found == 0) /* or /proc hides the target */
+        left = (struct tree_count){.found = !attach_target_has_ended(guard->target),
+                                   .first = guard->target->id.pid,
+                                   .known = true};
+    return left;
 }
 
-/* --- the loop ------------------------------------------------------------ */
-
-static void attach_daemon_wait_for_event(const struct attach_daemon_guard *guard)
+static bool attend_target(void *data)
 {
-    struct deadline next = expiry_next(&guard->end);
-    if (guard->end.phase != RUNNING)
-        next = deadline_earlier(next, deadline_after(look_interval));
-    struct pollfd fds[] = {
-        {.fd = guard->end.phase == RUNNING ? guard->target->fd : -1, .events = POLLIN},
-        {.fd = guard->watch.news_fd, .events = POLLIN},
-        {.fd = guard->timer_fd, .events = POLLIN},
-    };
-    int timeout = deadline_set_timer(guard->timer_fd, next);
-    (void)poll(fds, sizeof fds / sizeof *fds, timeout);
-}
+    struct guard *guard = data;
+    struct supervision *supervision = &guard->supervision;
 
-static void watch_target(struct attach_daemon_guard *guard)
-{
-    for (;;) {
-        guard->end.state = watch_read(&guard->watch);
-        if (attach_daemon_is_over(guard))
-            return;
-        expiry_act(&guard->end);
-        if (guard->end.released)
-            return;
-        attach_daemon_wait_for_event(guard);
+    if (supervision->end.phase != RUNNING) {
+        supervision->fds[0] = -1;
+        supervision->due = deadline_after(look_interval);
     }
+    return supervision->end.released; /* which ends the loop */
 }
 
-/* The exit status of a process that is no child of ours is not known. */
-static void attach_daemon_release(struct attach_daemon_guard *guard, bool wanted)
-{
-    struct errmsg why = {""};
-    guard->lock->lease.lost = guard->end.over;
-    guard->lock->lease.end.how = !wanted ? RUN_NONE : guard->end.over ? RUN_STOPPED : RUN_ENDED;
-    enum lock_result result = acquisition_release(guard->lock, &why);
-    if (lock_is_lost(result) && !guard->end.over)
-        say_error(guard->lock->out, "the lock was lost before %s ended: %s", guard->target->name,
-                  why.text);
-    else
-        acquisition_say_released(guard->lock, result, &why);
-}
-
-/* --- the start ----------------------------------------------------------- */
+/* --- the guard ----------------------------------------------------------- */
 
 /* Reports to dlock, in one write, why there is no guard; "": there is one. */
-static bool tell_dlock(const struct attach_daemon_guard *guard, const char *text)
+static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
     ssize_t written;
+
     do
         written = write(guard->ready_fd, text, length);
     while (written < 0 && errno == EINTR);
     return written == (ssize_t)length;
 }
 
-static void close_guard(struct attach_daemon_guard *guard)
+__attribute__((noreturn)) static void refuse(struct guard *guard, const char *text)
 {
     attach_record_remove(&guard->attached);
-    process_spare_free(&guard->spare);
-    process_family_forget(&guard->family);
-    fd_close(&guard->timer_fd);
-}
-
-__attribute__((noreturn)) static void attach_daemon_refuse(struct attach_daemon_guard *guard,
-                                                           const char *what, int error)
-{
-    struct errmsg why = {""};
-    errmsg_set(&why, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
-    close_guard(guard);
-    (void)tell_dlock(guard, why.text);
+    (void)tell_dlock(guard, text);
     _exit(STATUS_SYSTEM);
 }
 
-/* The script's own service manager gets no more messages, and its stderr may be
- * another one by now. */
+__attribute__((noreturn)) static void refuse_for(struct guard *guard, const char *what)
+{
+    struct errmsg why = {""};
+
+    errmsg_set(&why, "%s: %s", what, strerror(errno));
+    refuse(guard, why.text);
+}
+
+/* The script's own service manager gets no more messages, and its stderr may be another one
+ * by now. */
 static void adjust_messages(struct messages *out)
 {
     fd_close(&out->notify.fd);
@@ -183,107 +240,98 @@ static void adjust_messages(struct messages *out)
     fd_close(&out->notify.fd);
 }
 
-/* All signals are blocked, and signals sent to dlock do not concern the guard:
- * they do not cut the release short. */
-static void forget_signals(struct acquisition *lock)
-{
-    fd_close(&lock->cancel_fd);
-    fd_close(&lock->signals.fd);
-}
-
 /* Without the file the lock is held all the same. */
-static void note_attachment(struct attach_daemon_guard *guard)
+static void note_attachment(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
     struct errmsg why = {""};
+
     if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id,
                            lock->where != NULL ? lock->where : lock->kind, &lock->lease, &why))
         say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
                     why.text);
 }
 
-static void attach_daemon_prepare(struct attach_daemon_guard *guard)
+static void prepare(struct guard *guard, const struct attach_plan *plan)
 {
     struct acquisition *lock = guard->lock;
-    if (!daemonize(guard->target->id.pid, guard->plan->in_place))
-        attach_daemon_refuse(guard, "cannot leave the caller's session", errno);
+    struct errmsg why = {""};
+
+    if (!daemonize(guard->target->id.pid, plan->in_place))
+        refuse_for(guard, "cannot leave the caller's session");
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
-    forget_signals(lock);
-    guard->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (guard->timer_fd < 0)
-        attach_daemon_refuse(guard, "cannot make a timer", errno);
-    if (!process_spare_keep(&guard->spare))
-        attach_daemon_refuse(guard, "cannot keep descriptors free for the end of the lease", errno);
-    if (!process_family_init(&guard->family, guard->target->id))
-        attach_daemon_refuse(guard, "out of memory", 0);
-    guard->end = (struct expiry){
+    /* All signals are blocked, and those that are sent to dlock do not concern the guard: they
+     * do not cut the release short. */
+    fd_close(&lock->cancel_fd);
+    fd_close(&lock->signals.fd);
+
+    guard->supervision.end = (struct expiry){
         .out = lock->out,
         .lease = &lock->lease,
-        .worker = {guard->target->name, stop_target, kill_target, guard},
-        .plan = guard->plan->end,
+        .worker = {guard->target->name, guard, signal_target, target_has_ended, target_left,
+                   attend_target},
+        .plan = plan->end,
     };
-    expiry_init(&guard->end);
+    if (!supervise_open(&guard->supervision, lock->backend, &no_heartbeat, &why))
+        refuse(guard, why.text);
+    guard->supervision.fds[0] = guard->target->fd;
+    if (!tree_open(&guard->family, guard->target->id))
+        refuse_for(guard, "cannot prepare for the end of the lease");
     note_attachment(guard);
+    if (watch_start(&guard->supervision.watch, &why) != LOCK_OK)
+        refuse(guard, why.text);
 }
 
-static void attach_daemon_start_watch(struct attach_daemon_guard *guard)
+/* The exit status of a process that is no child of ours is not known. */
+static void release(struct guard *guard, bool wanted)
 {
+    struct acquisition *lock = guard->lock;
+    bool over = guard->supervision.end.over;
     struct errmsg why = {""};
-    guard->watch = (struct watch){
-        .backend = guard->lock->backend,
-        .lease = guard->lock->lease,
-        .grace = guard->plan->end.grace,
-        .heartbeat = &guard->no_heartbeat,
-        .notify = &guard->lock->out->notify,
-    };
-    if (watch_open(&guard->watch, &why) != LOCK_OK || watch_start(&guard->watch, &why) != LOCK_OK)
-        attach_daemon_refuse(guard, why.text, 0);
+
+    lock->lease.lost = over;
+    lock->lease.end.how = !wanted ? RUN_NONE : over ? RUN_STOPPED : RUN_ENDED;
+    enum lock_result result = acquisition_release(lock, &why);
+    if (lock_is_lost(result) && !over)
+        say_error(lock->out, "the lock was lost before %s ended: %s", guard->target->name,
+                  why.text);
+    else
+        acquisition_say_released(lock, result, &why);
 }
 
-__attribute__((noreturn)) static void
-attach_daemon_tree_guard_run(struct acquisition *lock, const struct target_process *target,
-                             const struct attach_plan *plan, int ready_fd)
+__attribute__((noreturn)) static void guard_lock(struct guard *guard,
+                                                 const struct attach_plan *plan)
 {
-    struct attach_daemon_guard guard = {
-        .lock = lock,
-        .target = target,
-        .plan = plan,
-        .ready_fd = ready_fd,
-        .timer_fd = -1,
-        .spare = PROCESS_SPARE_NONE,
-        .attached = {-1, -1, ""},
-        .no_heartbeat.fd = -1,
-    };
-    attach_daemon_prepare(&guard);
-    attach_daemon_start_watch(&guard);
-    bool wanted = tell_dlock(&guard, "");
-    close(ready_fd);
+    struct acquisition *lock = guard->lock;
+
+    prepare(guard, plan);
+    bool wanted = tell_dlock(guard, "");
+    close(guard->ready_fd);
     if (wanted)
-        watch_target(&guard);
+        supervise(&guard->supervision);
     else
         lock->lease.hold = deadline_now(); /* nothing was done under the lock */
-    guard.end.state = watch_stop(&guard.watch);
-    watch_close(&guard.watch);
-    if (wanted && guard.end.phase == RUNNING)
-        expiry_judge(&guard.end);
-    close_guard(&guard);
-    if (!guard.end.released)
-        attach_daemon_release(&guard, wanted);
+    supervise_close(&guard->supervision);
+    attach_record_remove(&guard->attached);
+    tree_close(&guard->family);
+    if (!guard->supervision.end.released)
+        release(guard, wanted);
     _exit(acquisition_close(lock, STATUS_OK));
 }
 
 /* --- dlock's own side ---------------------------------------------------- */
 
 /* Waits for the guard's report, until the lease or a signal ends the wait. */
-static bool attach_daemon_hear(const struct acquisition *lock, int fd, struct errmsg *why)
+static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
                             {.fd = lock->signals.fd, .events = POLLIN}};
+    ssize_t length;
+
     errmsg_set(why, "the guard of the lock did not start in time");
     if (deadline_poll(fds, 2, lock->lease.deadline) <= 0 || fds[0].revents == 0)
         return false;
-    ssize_t length;
     do
         length = read(fd, why->text, sizeof why->text);
     while (length < 0 && errno == EINTR);
@@ -292,20 +340,28 @@ static bool attach_daemon_hear(const struct acquisition *lock, int fd, struct er
     return length == 1;
 }
 
-bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
+bool attach_daemon_start(struct acquisition *lock, const struct attach_target *target,
                          const struct attach_plan *plan, int *status)
 {
     struct errmsg why = {""};
     int ends[2] = {-1, -1};
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+
     if (pid == 0) {
+        struct guard guard = {
+            .lock = lock,
+            .target = target,
+            .ready_fd = ends[1],
+            .attached = {-1, -1, ""},
+            .family = TREE_OWN,
+        };
         close(ends[0]);
-        attach_daemon_tree_guard_run(lock, target, plan, ends[1]);
+        guard_lock(&guard, plan);
     }
     if (pid < 0)
         errmsg_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
     fd_close(&ends[1]);
-    bool started = pid > 0 && attach_daemon_hear(lock, ends[0], &why);
+    bool started = pid > 0 && hear(lock, ends[0], &why);
     if (pid > 0 && !started)
         process_kill_child(pid); /* it has the lock's file open too, and would keep it locked */
     fd_close(&ends[0]);

@@ -1,23 +1,39 @@
-/* The process that holds an attached lock, once dlock has returned. */
+/* The process that a lock is attached to, and the one that holds the lock for it once dlock
+ * has returned. */
 #ifndef DLOCK_RUN_ATTACH_DAEMON_H
 #define DLOCK_RUN_ATTACH_DAEMON_H
 
-#include "process/target_process.h"
+#include "process/procfs.h"
 #include "run/acquisition.h"
 #include "run/expiry.h"
 
 #include <stdbool.h>
 
-struct attach_plan {
-    struct expiry_plan end;
-    bool in_place; /* it stays in the current directory: paths are relative to it */
+struct attach_target {
+    struct process_id id;
+    int fd;         /* a pidfd(2), readable once the process has ended; -1: not open */
+    char name[160]; /* "deploy.sh (pid 7)" */
 };
 
-/* Starts it and waits until it watches lease and target. From then on the lock
- * belongs to it, and this process may not touch the backend any more, not even
- * close it. False: reported, the lock is released, and *status is the exit
- * status; or lock->ended_by is the signal that came meanwhile. */
-bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
+/* Pins the process `pid` (0: our parent), and checks whether a lock can be attached to it.
+ * False: reported, and *status is the exit status. Call attach_target_close() in any case. */
+bool attach_target_open(struct attach_target *target, pid_t pid, const struct messages *out,
+                        int *status);
+void attach_target_close(struct attach_target *target);
+
+/* True if it has ended, reaped or not. */
+bool attach_target_has_ended(const struct attach_target *target);
+
+struct attach_plan {
+    struct expiry_plan end;
+    bool in_place; /* the guard stays in the current directory: paths are relative to it */
+};
+
+/* Starts the guard of the lock and waits until it watches lease and target. From then on the
+ * lock belongs to the guard, and this process must not touch the backend any more, not even
+ * close it. False: reported, the lock is released, and *status is the exit status; or
+ * lock->ended_by is the signal that came meanwhile. */
+bool attach_daemon_start(struct acquisition *lock, const struct attach_target *target,
                          const struct attach_plan *plan, int *status);
 
 #endif

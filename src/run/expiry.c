@@ -3,6 +3,7 @@
 #include "util/duration.h"
 #include "util/signames.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 /* How long to keep trying to kill what even SIGKILL does not end (it hangs in the kernel). */
@@ -83,7 +84,7 @@ static void expiry_is_over(struct expiry *end)
 
 static void kill_now(struct expiry *end)
 {
-    end->worker.kill(end->worker.data);
+    end->worker.signal(end->worker.data, SIGKILL, DEADLINE_NEVER);
     end->next_kill = deadline_after(kill_interval);
 }
 
@@ -101,7 +102,7 @@ bool expiry_gives_up(const struct expiry *end)
     return end->phase == KILLING && deadline_passed(end->give_up);
 }
 
-void expiry_say_left(const struct expiry *end, struct process_count left)
+void expiry_say_left(const struct expiry *end, struct tree_count left)
 {
     const char *name = end->worker.name;
     if (left.known)
@@ -117,7 +118,7 @@ static void stop(struct expiry *end, struct deadline kill_at)
 {
     end->phase = STOPPING;
     end->kill_at = kill_at;
-    end->worker.stop(end->worker.data, end->plan.stop_signal, kill_at);
+    end->worker.signal(end->worker.data, end->plan.stop_signal, kill_at);
 }
 
 /* Each of these acts first and reports afterwards, because the reader of the

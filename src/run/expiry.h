@@ -4,19 +4,27 @@
 #define DLOCK_RUN_EXPIRY_H
 
 #include "lock/lease.h"
-#include "process/process_tree.h"
+#include "process/tree.h"
 #include "run/watch.h"
 #include "util/message.h"
 
 #include <stdbool.h>
 
-/* The process that works under the lease: the command, or the process that a
- * lock is attached to; each with all that it has started. */
+/* The process that works under the lease, with all that it has started: the command, or the
+ * process that a lock is attached to. */
 struct worker {
     const char *name; /* as used in a sentence: "the command" */
-    void (*stop)(void *data, int number, struct deadline until);
-    void (*kill)(void *data);
     void *data;
+    /* Signals all of its processes that can be found until `until`; SIGKILL ends them. */
+    void (*signal)(void *data, int number, struct deadline until);
+    /* True if nothing is left to be watched; of a worker that was stopped, if only left() has
+     * to be asked any more. */
+    bool (*has_ended)(void *data);
+    /* Counts its processes that are left after it was stopped. */
+    struct tree_count (*left)(void *data);
+    /* Does what is neither its end nor that of the lease. True if the state of the worker may
+     * have changed: the loop then looks again instead of waiting. */
+    bool (*attend)(void *data);
 };
 
 /* Goes through these phases, never backwards. */
@@ -73,7 +81,7 @@ void expiry_kill(struct expiry *end);
 bool expiry_gives_up(const struct expiry *end);
 
 /* Reports which processes of the worker are left then. */
-void expiry_say_left(const struct expiry *end, struct process_count left);
+void expiry_say_left(const struct expiry *end, struct tree_count left);
 
 /* The worker has ended, and was not stopped. By the clock it may still have
  * ended too late, if dlock was frozen with it or beside it. */

@@ -1,266 +1,325 @@
-/* The watch thread starts when the command has run for a moment. For a command
- * that ends at once it would cost more than everything else: a thread, two
- * round trips to Redis, and 15 ms for closing an inotify descriptor. Its first
- * look finds whatever happened before it started. Its descriptors are opened
- * before the command is started: if there are too few, nothing is run.
+/* One loop watches the lease and the worker. Who owns what:
  *
- * The orphan guard is forked before it, while there is no other thread. Either may
- * fail if the user, or the container, may start no more processes for now. The
- * command does not suffer for that:
+ *   the backend   this thread until the watch thread starts, and again once that was joined.
+ *   the worker    this thread alone signals and reaps, so that no pid is signalled after it is
+ *                 free.
+ *   the deadline  this thread, by a timer on the boot clock, which goes off at once after a
+ *                 suspend that outlasted it. A watch that hangs on a network delays no stop.
+ *   the verdict   the watch thread; this thread reads it when news_fd is readable.
+ *
+ * Each turn of the loop does the same in this order, whatever has woken it:
+ *
+ *   1. Has the worker ended? A command is reaped first, so that one which has ended by itself
+ *      is not reported as stopped.
+ *   2. run/expiry.c warns, stops or kills, by the boot clock and the watch's verdict. This
+ *      takes precedence over what follows, even on waking from a freeze or a stop.
+ *   3. The worker is attended to: signals, heartbeats, job control. Each step reads only the
+ *      first of a flood, so that none puts off the others.
+ *   4. The wait for the next event; left out if step 3 has read that a child has changed,
+ *      since step 1 of this turn may have come before that change.
+ *
+ * Orders of the ends:
+ *
+ *   the worker ends first -> the loop ends, whatever the worker has left behind.
+ *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the
+ *       loop ends when none of them is left, or when killing them makes no sense any more.
+ *   both at once, or both were frozen -> expiry_judge() sees by the boot clock that the worker
+ *       ended too late, and reports that.
+ *   the lock is released with its own token -> a command runs on without the lock, and is
+ *       still passed its signals; a guard of --attach leaves.
+ *   the guard of --tree is killed -> the kernel kills the command, whose descendants become
+ *       dlock's, and dlock kills them.
+ *
+ * The command. The watch thread starts when the command has run for a moment. For a command
+ * that ends at once it would cost more than everything else: a thread, two round trips to
+ * Redis, and 15 ms for closing an inotify descriptor. Its first look finds whatever happened
+ * before it started. Its descriptors are opened before the command is started: if there are
+ * too few, nothing is run.
+ *
+ * The orphan guard is forked before it, while there is no other thread. Either may fail if the
+ * user, or the container, may start no more processes for now. The command does not suffer for
+ * that:
+ *
  *   one fails -> both are tried again and again, the guard first.
- *   a check is due meanwhile -> a warning; the main thread makes the check itself. It
- *       has the backend until the thread is there.
- *   that check hangs -> it ends within a second, and before the command has to be
- *       stopped; signals and heartbeats wait for that long.
- *
- * One loop: signals, news from the watch thread, the guard and the command's
- * heartbeat, and a timer on the boot clock, which goes off at once after a
- * suspend that outlasted it. run/expiry.c decides what is done at the end of
- * the lease, and in which phases. */
+ *   a check is due meanwhile -> a warning; this thread makes the check itself.
+ *   that check hangs -> it ends within a second, and before the command has to be stopped;
+ *       signals and heartbeats wait for that long. */
 #include "run/supervise.h"
 
-#include "process/child.h"
-#include "process/job_control.h"
 #include "run/watch.h"
+#include "util/fileutils.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
+
+/* --- the loop ------------------------------------------------------------ */
+
+bool supervise_open(struct supervision *run, struct backend *backend,
+                    const struct watchdog *heartbeat, struct errmsg *why)
+{
+    const struct expiry *end = &run->end;
+
+    run->due = DEADLINE_NEVER;
+    for (size_t i = 0; i < WORKER_FDS; i++)
+        run->fds[i] = -1;
+    expiry_init(&run->end);
+    run->watch = (struct watch){
+        .backend = backend,
+        .lease = *end->lease,
+        .grace = end->plan.grace,
+        .heartbeat = heartbeat,
+        .notify = &end->out->notify,
+    };
+    run->timer_fd = -1;
+    if (watch_open(&run->watch, why) != LOCK_OK)
+        return false;
+    run->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (run->timer_fd < 0)
+        errmsg_set(why, "cannot make a timer: %s", strerror(errno));
+    return run->timer_fd >= 0;
+}
+
+void supervise_close(struct supervision *run)
+{
+    run->end.state = watch_stop(&run->watch);
+    watch_close(&run->watch);
+    fd_close(&run->timer_fd);
+    if (run->begun)
+        expiry_judge(&run->end);
+}
+
+/* The worker has ended; if it was stopped, no process of it may be left. */
+static bool is_over(struct supervision *run)
+{
+    const struct worker *worker = &run->end.worker;
+    bool ended = worker->has_ended(worker->data);
+
+    if (!ended || run->end.phase == RUNNING)
+        return ended;
+    struct tree_count left = worker->left(worker->data);
+    if (tree_is_gone(left))
+        return true;
+    if (!expiry_gives_up(&run->end))
+        return false;
+    expiry_say_left(&run->end, left);
+    return true;
+}
+
+static void wait_for_event(const struct supervision *run)
+{
+    struct pollfd fds[2 + WORKER_FDS] = {
+        {.fd = run->watch.news_fd, .events = POLLIN},
+        {.fd = run->timer_fd, .events = POLLIN},
+    };
+
+    for (size_t i = 0; i < WORKER_FDS; i++)
+        fds[2 + i] = (struct pollfd){.fd = run->fds[i], .events = POLLIN};
+    struct deadline next = deadline_earlier(expiry_next(&run->end), run->due);
+    int timeout = deadline_set_timer(run->timer_fd, next);
+    (void)poll(fds, sizeof fds / sizeof *fds, timeout);
+}
+
+void supervise(struct supervision *run)
+{
+    const struct worker *worker = &run->end.worker;
+
+    run->begun = true;
+    while (!is_over(run)) {
+        run->end.state = watch_read(&run->watch);
+        expiry_act(&run->end);
+        if (!worker->attend(worker->data))
+            wait_for_event(run);
+    }
+}
+
+/* --- the command --------------------------------------------------------- */
 
 /* After the start of the command; again, if it fails; and when the first check is due then. */
 static const struct duration watch_after = {30 * NS_PER_MS}, watch_again = {100 * NS_PER_MS},
                              first_look = {1 * NS_PER_S};
 
-struct supervise_run {
-    const struct supervision *plan;
+/* The order of run->fds. */
+enum { SIGNALS, HEARTBEAT, GUARD };
+
+struct command_run {
+    const struct supervised_command *plan;
+    struct supervision supervision; /* `due`: when the watch starts */
     struct child child;
-    struct job_control job;
-    struct watch watch;
-    struct deadline watch_at; /* when it starts; NEVER: it already has */
-    struct deadline look_at;  /* when a check is due if the watch has not started */
-    bool warned;              /* that the guard or the watch has not started */
-    struct expiry end;
-    int timer_fd;
-    struct outcome *outcome;
+    struct deadline look_at; /* when a check is due if the watch has not started */
+    bool warned;             /* that the guard or the watch has not started */
 };
 
-static void stop_command(void *data, int number, struct deadline until)
+static void signal_command(void *data, int number, struct deadline until)
 {
-    struct supervise_run *run = data;
+    struct command_run *run = data;
     child_signal_tree(&run->child, number, until);
 }
 
-static void kill_command(void *data)
+static struct tree_count command_left(void *data)
 {
-    struct supervise_run *run = data;
-    child_kill_tree(&run->child);
+    struct command_run *run = data;
+    return child_left(&run->child);
 }
 
-static bool start_guard_and_watch(struct supervise_run *run, struct errmsg *why)
+static bool command_has_ended(void *data)
 {
-    if (child_guard_orphans(&run->child, environment_get(run->plan->environment, "DLOCK_HELD")))
-        return watch_start(&run->watch, why) == LOCK_OK;
+    struct command_run *run = data;
+    struct expiry *end = &run->supervision.end;
+    struct child *child = &run->child;
+    bool had_ended = child->command_ended;
+
+    child_reap(child);
+    if (child->guard_lost && end->phase == RUNNING) {
+        expiry_kill(end);
+        say_error(end->out, "the process that guards the command for --tree was killed; killing "
+                            "what is left of the command");
+    } else if (child->command_ended && !had_ended && !child->ended) {
+        say_verbose(end->out,
+                    "the command has ended; waiting for the processes it started (--tree)");
+    }
+    if (end->phase != RUNNING)
+        child_find_unreaped(child);
+    return child->ended;
+}
+
+static bool start_guard_and_watch(struct command_run *run, struct errmsg *why)
+{
+    const char *held = environment_get(run->plan->command.environment, "DLOCK_HELD");
+
+    if (child_guard_orphans(&run->child, held))
+        return watch_start(&run->supervision.watch, why) == LOCK_OK;
     errmsg_set(why, "cannot start the process that stops what a killed dlock leaves: %s",
                strerror(errno));
     return false;
 }
 
-static void supervise_watch(struct supervise_run *run)
+static void start_watching(struct command_run *run)
 {
+    struct supervision *supervision = &run->supervision;
     struct errmsg why = {""};
-    run->watch_at = DEADLINE_NEVER;
+
+    supervision->due = DEADLINE_NEVER;
     if (start_guard_and_watch(run, &why))
         return;
     if (deadline_passed(run->look_at)) {
-        run->look_at = watch_look_alone(&run->watch);
+        run->look_at = watch_look_alone(&supervision->watch);
         if (!run->warned)
-            say_warning(run->plan->out, "%s; trying again", why.text);
+            say_warning(supervision->end.out, "%s; trying again", why.text);
         run->warned = true;
     }
-    run->watch_at = deadline_earlier(deadline_after(watch_again), run->look_at);
+    supervision->due = deadline_earlier(deadline_after(watch_again), run->look_at);
 }
 
-/* The command is reaped first, so that one which has ended by itself is not
- * reported as stopped. */
-static void supervise_act(struct supervise_run *run)
+/* Read as long as the command runs, whatever has become of the lease: the sender of a
+ * notification blocks until there is room for it. */
+static void read_heartbeat(struct command_run *run)
 {
-    run->end.state = watch_read(&run->watch);
-    expiry_act(&run->end);
-    if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
-        supervise_watch(run);
-}
+    const struct watchdog *heartbeat = run->plan->heartbeat;
 
-/* --- the loop ------------------------------------------------------------ */
-
-/* Read as long as the command runs, whatever has become of the lease: the
- * sender of a notification blocks until there is room for it. */
-static void read_heartbeat(struct supervise_run *run)
-{
-    const struct supervision *plan = run->plan;
-    if (plan->heartbeat->fd < 0 || !watchdog_read(plan->heartbeat, &plan->out->notify))
+    if (heartbeat->fd < 0 || !watchdog_read(heartbeat, &run->plan->command.out->notify))
         return;
-    run->end.beaten = deadline_now();
-    watch_beat(&run->watch);
+    run->supervision.end.beaten = deadline_now();
+    watch_beat(&run->supervision.watch);
 }
 
-static void supervise_wait_for_event(const struct supervise_run *run)
+/* True if a child has changed. */
+static bool attend_command(void *data)
 {
-    struct deadline next = expiry_next(&run->end);
-    if (run->end.phase == RUNNING)
-        next = deadline_earlier(next, run->watch_at);
-    struct pollfd fds[] = {
-        {.fd = run->plan->signals->fd, .events = POLLIN},
-        {.fd = run->watch.news_fd, .events = POLLIN},
-        {.fd = run->timer_fd, .events = POLLIN},
-        {.fd = run->child.ended ? -1 : run->child.guard_fd, .events = POLLIN},
-        {.fd = run->plan->heartbeat->fd, .events = POLLIN},
-    };
-    int timeout = deadline_set_timer(run->timer_fd, next);
-    (void)poll(fds, sizeof fds / sizeof *fds, timeout);
+    struct command_run *run = data;
+    struct supervision *supervision = &run->supervision;
+
+    if (supervision->end.phase != RUNNING)
+        supervision->due = DEADLINE_NEVER;
+    else if (deadline_passed(supervision->due))
+        start_watching(run);
+    bool changed = child_pass_signals_on(&run->child);
+    read_heartbeat(run);
+    if (supervision->end.phase == RUNNING)
+        child_stop_with_command(&run->child);
+    supervision->fds[GUARD] = run->child.ended ? -1 : run->child.guard_fd;
+    return changed;
 }
 
-/* The command has ended; if it was stopped, no process of its tree may be left. */
-static bool supervise_is_over(struct supervise_run *run)
+/* A command with --heartbeat talks to the service manager itself, and knows when it is ready. */
+static void say_started(const struct command_run *run)
 {
-    if (run->end.phase != RUNNING)
-        child_find_unreaped(&run->child);
-    if (!run->child.ended || run->end.phase == RUNNING)
-        return run->child.ended;
-    if (child_tree_gone(&run->child))
-        return true;
-    if (!expiry_gives_up(&run->end))
-        return false;
-    expiry_say_left(&run->end, child_tree_left(&run->child));
-    return true;
-}
-
-/* The kernel has killed the command with its guard; dlock is now the parent of
- * what the command has started. */
-static void guard_lost(struct supervise_run *run)
-{
-    expiry_kill(&run->end);
-    say_error(run->plan->out, "the process that guards the command for --tree was killed; killing "
-                              "what is left of the command");
-}
-
-static void supervise_reap(struct supervise_run *run)
-{
-    bool had_ended = run->child.command_ended;
-    child_reap(&run->child);
-    if (run->child.guard_lost && run->end.phase == RUNNING)
-        guard_lost(run);
-    else if (run->child.command_ended && !had_ended && !run->child.ended)
-        say_verbose(run->plan->out,
-                    "the command has ended; waiting for the processes it started (--tree)");
-}
-
-/* Stopping takes precedence, even on waking from a freeze or a stop. A SIGCHLD
- * that is read may report a change since the last look: then look again. Each
- * step reads only the first of a flood, so that it puts off none of them. */
-static void watch_command(struct supervise_run *run)
-{
-    for (;;) {
-        supervise_reap(run);
-        if (supervise_is_over(run))
-            return;
-        supervise_act(run);
-        bool changed = job_pass_signals_on(&run->job, &run->child);
-        read_heartbeat(run);
-        if (run->end.phase == RUNNING)
-            job_stop_with_command(&run->job, &run->child);
-        if (!changed)
-            supervise_wait_for_event(run);
-    }
-}
-
-/* A command with --heartbeat talks to the service manager itself, and knows
- * when it is ready. */
-static void say_started(const struct supervision *plan, const struct child *child)
-{
+    const struct supervised_command *plan = run->plan;
+    const struct messages *out = plan->command.out;
     char until[40];
-    say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);
-    if (plan->out->notify.fd < 0)
+
+    say_verbose(out, "started %s, pid %ld", plan->command.argv[0], (long)run->child.command);
+    if (out->notify.fd < 0)
         return; /* and the file of the time zone need not be read */
     wall_format_local(wall_at_ms(plan->lease->deadline), until, sizeof until);
-    say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until,
-               plan->argv[0]);
+    say_status(out, "holding the lock %s until %s, running %s", plan->lease->name, until,
+               plan->command.argv[0]);
     if (plan->heartbeat->fd < 0)
-        sd_notify_send(&plan->out->notify, "READY=1");
+        sd_notify_send(&out->notify, "READY=1");
 }
 
 /* From the start of the command to its end. */
-static void supervise_command(struct supervise_run *run)
+static void supervise_child(struct command_run *run, struct outcome *outcome)
 {
-    const struct supervision *plan = run->plan;
-    struct outcome *outcome = run->outcome;
+    const struct supervised_command *plan = run->plan;
+    struct supervision *supervision = &run->supervision;
+    struct child *child = &run->child;
+
+    supervision->fds[SIGNALS] = plan->command.signals->fd;
+    supervision->fds[HEARTBEAT] = plan->heartbeat->fd;
     /* The first heartbeat may come at once, and does not start the watch by itself. */
-    run->watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
+    supervision->due = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
     run->look_at = deadline_earlier(
         deadline_after(first_look),
         deadline_minus(plan->lease->deadline, lease_grace(plan->lease->set, plan->end.grace)));
-    if (run->child.page->exec_errno == 0)
-        say_started(plan, &run->child);
-    watch_command(run);
-    (void)job_pass_signals_on(&run->job, &run->child);
+    if (child->exec_error == 0)
+        say_started(run);
+    supervise(supervision);
+    (void)child_pass_signals_on(child);
     read_heartbeat(run); /* its last words */
+    supervise_close(supervision);
+    child_close(child);
 
-    run->end.state = watch_stop(&run->watch);
-    expiry_judge(&run->end);
-    outcome->released = run->end.released;
-    outcome->lease_over = run->end.over;
-    outcome->over_since = run->end.over_since;
-    outcome->status = run->child.status;
-    if (WIFSIGNALED(outcome->status) && sigismember(&run->job.told, WTERMSIG(outcome->status)) == 1)
-        outcome->signalled = WTERMSIG(outcome->status);
-    outcome->exec_error = run->child.exec_error;
-    child_close(&run->child);
+    outcome->released = supervision->end.released;
+    outcome->lease_over = supervision->end.over;
+    outcome->over_since = supervision->end.over_since;
+    outcome->status = child->status;
+    outcome->exec_error = child->exec_error;
+    if (WIFSIGNALED(child->status) && sigismember(&child->told, WTERMSIG(child->status)) == 1)
+        outcome->signalled = WTERMSIG(child->status);
 }
 
-void supervise(const struct supervision *plan, struct outcome *outcome)
+void supervise_command(const struct supervised_command *plan, struct outcome *outcome)
 {
-    struct supervise_run run = {.plan = plan, .outcome = outcome};
+    struct command_run run = {.plan = plan};
+
     *outcome = (struct outcome){0};
-    run.end = (struct expiry){
-        .out = plan->out,
-        .lease = plan->lease,
-        .worker = {"the command", stop_command, kill_command, &run},
-        .plan = plan->end,
-        .beaten = plan->heartbeat->fd >= 0 ? plan->lease->taken : (struct deadline){0},
-    };
-    expiry_init(&run.end);
     /* Frozen between the take and this point, or answered too late: nothing may start. */
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease ended before the command could be started");
         return;
     }
-    /* From the fork on, the command also receives what is sent to the whole
-     * group. (A key typed in the microseconds before that is lost.) */
-    outcome->signalled = signals_ended_by(plan->signals);
+    /* From the fork on, the command also receives what is sent to the whole group. (A key
+     * typed in the microseconds before that is lost.) */
+    outcome->signalled = signals_ended_by(plan->command.signals);
     if (outcome->signalled != 0)
         return;
-    run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (run.timer_fd < 0) {
-        errmsg_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
-        return;
-    }
-    run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
-    run.watch = (struct watch){
-        .backend = plan->backend,
-        .lease = *plan->lease,
-        .grace = plan->end.grace,
-        .heartbeat = plan->heartbeat,
-        .notify = &plan->out->notify,
+
+    run.supervision.end = (struct expiry){
+        .out = plan->command.out,
+        .lease = plan->lease,
+        .worker = {"the command", &run, signal_command, command_has_ended, command_left,
+                   attend_command},
+        .plan = plan->end,
+        .beaten = plan->heartbeat->fd >= 0 ? plan->lease->taken : (struct deadline){0},
     };
-    bool ready = watch_open(&run.watch, &outcome->error) == LOCK_OK;
-    outcome->started = ready && child_start(&run.child, plan->argv, plan->environment,
-                                            plan->signals, plan->tree, &outcome->error);
+    outcome->started =
+        supervise_open(&run.supervision, plan->backend, plan->heartbeat, &outcome->error) &&
+        child_start(&run.child, &plan->command, &outcome->error);
     if (outcome->started)
-        supervise_command(&run);
-    watch_close(&run.watch);
-    close(run.timer_fd);
+        supervise_child(&run, outcome);
+    else
+        supervise_close(&run.supervision);
 }

@@ -1,24 +1,45 @@
-/* Runs the command from start to end while watching the lease. */
+/* Watches a lease while a worker works under it: the command, or the process that a lock is
+ * attached to (run/attach_daemon.c). */
 #ifndef DLOCK_RUN_SUPERVISE_H
 #define DLOCK_RUN_SUPERVISE_H
 
-#include "process/signals.h"
+#include "process/process.h"
 #include "run/expiry.h"
 #include "run/watchdog.h"
 #include "store/backend.h"
-#include "util/message.h"
 
 #include <stdbool.h>
 
+enum { WORKER_FDS = 3 };
+
 struct supervision {
+    struct expiry end; /* the caller sets its members */
+    struct watch watch;
+    int timer_fd;
+    bool begun; /* supervise() was called */
+    /* The worker's, which may change them in attend(): */
+    int fds[WORKER_FDS]; /* end the wait when they are readable; -1: none */
+    struct deadline due; /* ends the wait */
+};
+
+/* Opens all that supervise() needs but the watch thread; run->end is set but for its own
+ * members. `heartbeat` as in struct watch. False with *why set; call supervise_close() in any
+ * case. What run->end points to, and *run itself, stay where they are. */
+bool supervise_open(struct supervision *run, struct backend *backend,
+                    const struct watchdog *heartbeat, struct errmsg *why);
+
+/* Returns once the worker has ended and, if it was stopped, all of its processes. */
+void supervise(struct supervision *run);
+
+/* Stops the watch, which gives the backend back. After supervise(), run->end then holds what
+ * became of the lease. */
+void supervise_close(struct supervision *run);
+
+struct supervised_command {
     struct backend *backend;
     struct lease *lease; /* its deadline follows what the watch adopts */
-    const struct signals *signals;
-    const struct messages *out;
-    const char *const *argv;
-    const struct environment *environment; /* of the command */
+    struct command command;
     struct expiry_plan end;
-    bool tree;                        /* --tree */
     const struct watchdog *heartbeat; /* of the command; its fd -1: none */
 };
 
@@ -34,8 +55,8 @@ struct outcome {
     struct deadline over_since;
 };
 
-/* Runs the command and stops it when the lease ends or is lost. Returns once
- * the command has ended and, if it was stopped, all its descendants. */
-void supervise(const struct supervision *plan, struct outcome *outcome);
+/* Runs the command and stops it when the lease ends or is lost. Returns once the command has
+ * ended and, if it was stopped, all its descendants. */
+void supervise_command(const struct supervised_command *plan, struct outcome *outcome);
 
 #endif

@@ -1,0 +1,288 @@
+/* dlock may be killed by what no process can catch: SIGKILL, the OOM killer, a crash. The
+ * kernel then kills the command (PR_SET_PDEATHSIG), but not what the command has started.
+ * That is the job of a guard: a second process, which outlives dlock. It shares dlock's lock
+ * file, so that a file lock stays held until the guard has ended.
+ *
+ * With --tree the guard stands between dlock and the command, is the reaper of the tree, and
+ * misses nothing:
+ *
+ *   dlock is killed -> the socket ends, and the guard kills the tree.
+ *   the guard is killed -> the kernel kills the command, its descendants become dlock's, and
+ *       dlock kills them (run/supervise.c).
+ *   both at once -> the kernel kills the command; its descendants live on.
+ *
+ * This guard takes no signal: what the terminal sends reaches the command anyway, and what is
+ * sent to dlock comes through the socket.
+ *
+ * Without --tree the guard runs beside the command. Init becomes the parent of a killed
+ * dlock's descendants, and their descent can no longer be seen. The guard knows a process by
+ * two marks:
+ *
+ *   it was seen below dlock: the guard looks from time to time, and remembers.
+ *   its DLOCK_HELD begins with the command's, in which our line is the last one, and it is no
+ *   older than dlock.
+ *
+ * A process that has cleared its environment and was never seen escapes; so does one that was
+ * started by a dlock that is killed before it has started its guard. The guard of --tree costs
+ * a run of `true` a third of its time; this one starts when the command has run for 30 ms
+ * (run/supervise.c), and costs a short command nothing.
+ *
+ *   dlock is killed -> the kernel wakes the guard, which kills all of them until none is left.
+ *   dlock stops the command -> dlock kills the same processes; the guard waits.
+ *   dlock is killed while it does that -> the guard kills those that dlock has stopped.
+ *   the command ends -> dlock ends the guard before it releases the lock.
+ *   the guard is killed -> dlock goes on without it. */
+#include "process/process_int.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAKE_UP = SIGUSR1 };
+
+/* How often a guard looks at the processes of a living dlock, and kills those of a dead one. */
+static const struct duration look_first = {100 * NS_PER_MS}, look_most = {10 * NS_PER_S},
+                             kill_first = {5 * NS_PER_MS}, kill_most = {1 * NS_PER_S};
+
+struct guard {
+    struct tree tree; /* what it kills */
+    pid_t dlock;
+    /* With --tree: */
+    int fd; /* to dlock */
+    pid_t command;
+    struct guard_page *page;
+    /* Without: */
+    const char *held; /* the command's DLOCK_HELD */
+};
+
+/* Kills the tree until none of it is left. find() finds more of it before each further try,
+ * and returns false if there is none. */
+__attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)(struct guard *))
+{
+    struct duration interval = kill_first;
+
+    (void)tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
+    while (find(guard) && (tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER).found > 0 ||
+                           !tree_is_gone(tree_left(&guard->tree)))) {
+        (void)poll(NULL, 0, (int)(interval.ns / NS_PER_MS));
+        interval = duration_doubled(interval, kill_most);
+    }
+    _exit(0);
+}
+
+/* --- the guard of --tree: between dlock and the command ------------------- */
+
+/* A byte says that the page has news. If the socket is full, dlock has a byte to read
+ * already; if dlock is gone, the loop finds out. */
+static void tell(const struct guard *guard)
+{
+    (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void command_changed(const struct guard *guard, int status)
+{
+    struct guard_page *page = guard->page;
+
+    if (WIFSTOPPED(status)) {
+        atomic_store(&page->stopped_by, WSTOPSIG(status));
+        atomic_fetch_add(&page->stops, 1);
+    } else if (WIFCONTINUED(status)) {
+        atomic_store(&page->stopped_by, 0);
+        /* dlock may have stopped with the command, which must not run alone. */
+        kill(guard->dlock, SIGCONT);
+    } else {
+        atomic_store(&page->status, status);
+        atomic_store(&page->ended, 1);
+    }
+    tell(guard);
+}
+
+/* False once no child is left: the command has ended, and so have all descendants that became
+ * ours when their parents ended. */
+static bool reap(struct guard *guard)
+{
+    for (struct drain drain = {0}; drain_goes_on(&drain);) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid <= 0)
+            return pid == 0;
+        if (pid == guard->command)
+            command_changed(guard, status);
+    }
+    raise(SIGCHLD); /* the rest wakes us at once */
+    return true;
+}
+
+/* An int from dlock is a signal to pass on. Returns false if dlock is gone. */
+static bool pass_on(struct guard *guard)
+{
+    struct drain drain = {0};
+    int number;
+
+    while (drain_goes_on(&drain)) {
+        ssize_t length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT);
+        if (length != (ssize_t)sizeof number)
+            return length < 0 && (errno == EAGAIN || errno == EINTR);
+        if (atomic_load(&guard->page->ended))
+            (void)tree_signal(&guard->tree, number, DEADLINE_NEVER);
+        else
+            kill(guard->command, number);
+    }
+    return true;
+}
+
+__attribute__((noreturn)) static void guard_tree(struct guard *guard, const struct command *plan)
+{
+    sigset_t all, child;
+
+    sigfillset(&all);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 &&
+                 prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+    guard->command = ready ? spawn(plan, &guard->page->exec_errno) : -1;
+    if (guard->command < 0) {
+        atomic_store(&guard->page->error, errno);
+        _exit(0);
+    }
+    atomic_store(&guard->page->command, (int)guard->command);
+    tell(guard);
+
+    while (reap(guard)) {
+        struct pollfd fds[] = {{.fd = guard->fd, .events = POLLIN},
+                               {.fd = signal_fd, .events = POLLIN}};
+        struct signalfd_siginfo info;
+        (void)poll(fds, 2, -1);
+        (void)!read(signal_fd, &info, sizeof info);
+        if (fds[0].revents != 0 && !pass_on(guard))
+            kill_all(guard, reap);
+    }
+    _exit(0);
+}
+
+/* The guard's first word is that the command runs; if the guard ends without one, nothing
+ * runs. A word that could not be read is not waited for: the page holds the same, since the
+ * guard's last store is visible after its end. */
+static int wait_for_command(struct child *child)
+{
+    char byte;
+
+    while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
+        continue;
+    for (bool ended = false; !ended;) {
+        ended = process_is_reapable(child->pid);
+        child->command = (pid_t)atomic_load(&child->page->command);
+        if (child->command > 0)
+            return 0;
+        if (!ended)
+            (void)poll(NULL, 0, 1);
+    }
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    int error = atomic_load(&child->page->error);
+    return error != 0 ? error : ECHILD;
+}
+
+/* Forks a guard, which opens nothing more than is open now. */
+static pid_t fork_guard(const struct child *child, struct guard *guard)
+{
+    *guard = (struct guard){.tree = TREE_OWN, .dlock = getpid(), .fd = -1, .page = child->page};
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct tree copy = child->tree;
+        tree_free_spare(&copy);
+        (void)prctl(PR_SET_NAME, "dlock-guard");
+    }
+    return pid;
+}
+
+int tree_guard_start(struct child *child)
+{
+    struct guard guard;
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return errno;
+    child->guard_fd = ends[0];
+    child->pid = fork_guard(child, &guard);
+    if (child->pid == 0) {
+        close(ends[0]);
+        guard.fd = ends[1];
+        guard_tree(&guard, child->plan);
+    }
+    int error = child->pid < 0 ? errno : 0;
+    close(ends[1]);
+    return error != 0 ? error : wait_for_command(child);
+}
+
+/* --- the guard beside the command ---------------------------------------- */
+
+/* False once dlock has ended. */
+static bool wait_for_end(const struct guard *guard, struct duration most)
+{
+    struct timespec timeout = {most.ns / NS_PER_S, most.ns % NS_PER_S};
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, WAKE_UP);
+    if (getppid() == guard->dlock && sigtimedwait(&set, NULL, &timeout) < 0 && errno != EAGAIN &&
+        errno != EINTR)
+        (void)poll(NULL, 0, (int)(kill_first.ns / NS_PER_MS));
+    return getppid() == guard->dlock;
+}
+
+/* Adds the marked processes. This takes time: those that were already seen go first. */
+static bool find_marked(struct guard *guard)
+{
+    struct pids all = {0};
+    struct proc_stat stat;
+
+    (void)proc_list("/proc", &all);
+    for (size_t i = 0; i < all.count; i++) {
+        pid_t pid = all.list[i];
+        if (pid != getpid() && proc_stat_read(pid, &stat) && stat.start >= guard->tree.head.start &&
+            proc_environ_has(pid, "DLOCK_HELD", guard->held))
+            (void)tree_add(&guard->tree, (struct process_id){pid, stat.start});
+    }
+    free(all.list);
+    return true;
+}
+
+__attribute__((noreturn)) static void guard_orphans(struct guard *guard)
+{
+    struct duration interval = look_first;
+    struct proc_stat stat;
+
+    (void)daemonize(0, true);
+    if (!proc_is_ours() || !proc_stat_read(guard->dlock, &stat) ||
+        prctl(PR_SET_PDEATHSIG, WAKE_UP) != 0 ||
+        !tree_follow(&guard->tree, (struct process_id){guard->dlock, stat.start}))
+        _exit(0);
+    do {
+        (void)tree_left(&guard->tree);
+        interval = duration_doubled(interval, look_most);
+    } while (wait_for_end(guard, interval));
+    kill_all(guard, find_marked);
+}
+
+pid_t orphan_guard_start(const struct child *child, const char *held)
+{
+    struct guard guard;
+    pid_t pid = fork_guard(child, &guard);
+
+    if (pid == 0) {
+        guard.tree.except = child->tree.except;
+        guard.held = held;
+        guard_orphans(&guard);
+    }
+    return pid;
+}

@@ -1,0 +1,43 @@
+/* What the files of process/ share. */
+#ifndef DLOCK_PROCESS_PROCESS_INT_H
+#define DLOCK_PROCESS_PROCESS_INT_H
+
+#include "process/process.h"
+
+#include <stdatomic.h>
+
+/* Reports of the command's process and its guard to dlock, in shared memory, since a message
+ * could be lost if the socket is full. Zero at the start. */
+struct guard_page {
+    int exec_errno;        /* written before exec(3) fails in the command's process */
+    atomic_int command;    /* its pid, 0: not started */
+    atomic_int error;      /* the errno for which it could not be started */
+    atomic_int stops;      /* how often it has been stopped */
+    atomic_int stopped_by; /* the signal that has stopped it; 0: it runs */
+    atomic_int ended;      /* set after status */
+    atomic_int status;     /* its wait status */
+};
+
+/* Executes the command in a child of the calling thread. If it cannot be executed, the child
+ * exits with 126 or 127 and *exec_errno, which is in shared memory, holds the reason.
+ * Returns its pid; -1 with errno set. */
+pid_t spawn(const struct command *plan, int *exec_errno);
+
+/* True if our child `pid` has ended; it is left unreaped. */
+bool process_is_reapable(pid_t pid);
+
+/* Sends it to the command alone; once that has ended, to the processes that the guard still
+ * waits for. */
+void child_signal(const struct child *child, int number);
+
+/* Starts the guard of --tree, which starts the command; sets pid, command and guard_fd.
+ * Returns 0 or an errno. The guard ends when the command and every descendant of it have
+ * ended; if dlock ends before, the guard kills them all. */
+int tree_guard_start(struct child *child);
+
+/* Forks the guard beside the command. It shares what is open now: a file lock stays held
+ * until it ends. `held` is the command's DLOCK_HELD: ours may be that of an outer dlock,
+ * whose other processes live on. Returns its pid; -1 with errno set. */
+pid_t orphan_guard_start(const struct child *child, const char *held);
+
+#endif

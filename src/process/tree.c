@@ -1,0 +1,429 @@
+/* The order of the signals.
+ *
+ * A stop goes to parents before their children. If a child ended before its shell's own
+ * signal had arrived, the shell would start its next command, and the lock would be gone by
+ * then. So the signal is pending with the parent first: a shell without a trap dies of it,
+ * and a shell with a trap runs that. All are found and pinned before the first is signalled,
+ * since a process that ends leaves its children elsewhere. Of siblings the younger goes
+ * first: in a pipeline it reads what the older one writes, and would take the older one's
+ * end for the end of the data.
+ *
+ * They are not frozen for a stop, as they are for a kill: a stopped process is reported to
+ * its parent, and a shell above would take the terminal back from it.
+ *
+ * A kill freezes parents before their children, so that none can fork any more, and then
+ * ends them in the same order. */
+#include "process/tree.h"
+
+#include "util/array.h"
+#include "util/fileutils.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    DEPTH_MOST = 128,  /* deeper than any intended tree; it bounds the walk's own stack */
+    FREEZE_MOST = 200, /* walks that stop a tree; after them it is killed anyway */
+    FIND_MOST = 4,     /* walks that find a tree; after them it is signalled anyway */
+    LEFT_MOST = 10,    /* walks that look for what is left */
+};
+
+/* How long the walks that find a tree may delay the signal: a last one may still begin then. */
+static const struct duration find_limit = {10 * NS_PER_MS};
+
+/* One process of another process's tree. */
+struct tree_member {
+    struct process_id id;
+    bool seen; /* by the walk that is under way */
+    bool lives;
+};
+
+/* A process that will be signalled. */
+struct mark {
+    struct process_id id;
+    int pidfd; /* -1: no descriptor is left, or the kernel has none */
+    bool stopped;
+};
+
+struct marks {
+    struct mark *list;
+    size_t count, room;
+};
+
+struct walk {
+    struct tree *tree;
+    pid_t self;
+    bool listed;         /* the kernel lists the children of each process */
+    int number;          /* sent to each process at once; 0: none */
+    struct marks *marks; /* NULL: no process is marked */
+    struct deadline until;
+    struct tree_count count;
+};
+
+/* The process whose children are looked at. */
+struct parent {
+    pid_t pid;
+    int pidfd; /* -1: this process, or the kernel has none */
+    int threads;
+    int depth;
+};
+
+static bool is_own(const struct tree *tree)
+{
+    return tree->head.pid == 0;
+}
+
+/* --- one process --------------------------------------------------------- */
+
+/* True if what has to be read next can be read: a list of threads, and a file of one. */
+static bool can_open_two(int fd)
+{
+    int first = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    bool both = second >= 0;
+
+    fd_close(&first);
+    fd_close(&second);
+    return both;
+}
+
+/* Linux before 5.3, and some sandboxes, have no pidfds. And no pidfd takes one of the last
+ * descriptors. */
+static int pin(pid_t pid)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (pidfd < 0 || can_open_two(pidfd))
+        return pidfd;
+    close(pidfd);
+    errno = EMFILE;
+    return -1;
+}
+
+/* A pid may be reused once its process has ended, though a pidfd is open. */
+static bool has_ended(int pidfd)
+{
+    struct pollfd fd = {.fd = pidfd, .events = POLLIN};
+    return pidfd >= 0 && poll(&fd, 1, 0) > 0;
+}
+
+bool process_signal(int pidfd, pid_t pid, int number)
+{
+    if (pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) == 0)
+        return true;
+    if (pidfd >= 0 && (errno == ESRCH || has_ended(pidfd))) {
+        errno = ESRCH;
+        return false;
+    }
+    return kill(pid, number) == 0;
+}
+
+/* The pidfd belongs to the marks from now on. False if memory is short. */
+static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
+{
+    struct mark *mark = array_add(&marks->list, &marks->count, &marks->room, sizeof *mark);
+
+    if (mark != NULL)
+        *mark = (struct mark){{pid, stat->start}, pidfd, stat->state == 'T'};
+    return mark != NULL;
+}
+
+static void forget_marks(struct marks *marks)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        fd_close(&marks->list[i].pidfd);
+    free(marks->list);
+    *marks = (struct marks){0};
+}
+
+static void signal_mark(const struct mark *mark, int number)
+{
+    struct proc_stat stat;
+
+    if (mark->pidfd >= 0 || (proc_stat_read(mark->id.pid, &stat) && stat.start == mark->id.start))
+        (void)process_signal(mark->pidfd, mark->id.pid, number);
+}
+
+/* --- the members of another process's tree ------------------------------- */
+
+/* tree->count if it is not there. */
+static size_t find_member(const struct tree *tree, struct process_id id)
+{
+    size_t at = 0;
+
+    while (at < tree->count &&
+           (tree->members[at].id.pid != id.pid || tree->members[at].id.start != id.start))
+        at++;
+    return at;
+}
+
+bool tree_add(struct tree *tree, struct process_id id)
+{
+    if (find_member(tree, id) < tree->count)
+        return true;
+
+    struct tree_member *member =
+        array_add(&tree->members, &tree->count, &tree->room, sizeof *member);
+    if (member != NULL)
+        member->id = id;
+    return member != NULL;
+}
+
+/* Remembers a process that a walk has met. False if this walk has seen it before. */
+static bool meets(struct tree *tree, struct process_id id)
+{
+    size_t at = find_member(tree, id);
+
+    if (at == tree->count && !tree_add(tree, id))
+        return true; /* no memory: it is signalled now, and forgotten */
+    bool first = !tree->members[at].seen;
+    tree->members[at].seen = tree->members[at].lives = true;
+    return first;
+}
+
+/* --- walking ------------------------------------------------------------- */
+
+static void walk_below(struct walk *walk, const struct parent *parent);
+
+/* Looked at after the child, so that it was the child's parent then. A process that has
+ * ended has left its children to us. */
+static bool is_child_of(const struct walk *walk, const struct parent *parent,
+                        const struct proc_stat *child)
+{
+    return (child->parent == parent->pid && !has_ended(parent->pidfd)) ||
+           (is_own(walk->tree) && child->parent == walk->self);
+}
+
+/* A child that runs with the rights of another user may be hidden by /proc (hidepid=), though
+ * we may signal it. It was listed before it was pinned, and still is: the pidfd is its own,
+ * or that of a process which has ended. */
+static bool is_hidden_child(const struct walk *walk, const struct parent *parent, pid_t pid,
+                            int pidfd)
+{
+    struct pids again = {0};
+
+    if (pidfd < 0 || !walk->listed)
+        return false;
+    proc_children_list(parent->pid, parent->threads, true, &again);
+    bool listed = pids_has(&again, pid);
+    free(again.list);
+    return listed && !has_ended(pidfd);
+}
+
+/* The process is pinned, and is the right one. Returns true if the caller must close the
+ * pidfd. */
+static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
+                               const struct proc_stat *stat, int depth)
+{
+    struct parent self = {.pid = pid, .pidfd = pidfd, .threads = stat->threads, .depth = depth};
+    bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
+
+    if (walk->count.found++ == 0)
+        walk->count.first = pid;
+    if (walk->number != 0)
+        (void)process_signal(pidfd, pid, walk->number);
+    walk_below(walk, &self);
+    return !marked;
+}
+
+/* A child of `parent`; or, if that is NULL, the member of the tree that started then. */
+static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int64_t start)
+{
+    struct proc_stat stat = {0};
+    bool lives, done = true;
+
+    if (parent != NULL && (pid == walk->self || pids_has(&walk->tree->except, pid)))
+        return;
+    if (deadline_passed(walk->until))
+        return;
+
+    int pidfd = pin(pid);
+    if ((pidfd < 0 && errno == ESRCH) || !proc_stat_read(pid, &stat)) {
+        stat = (struct proc_stat){0};
+        lives = parent != NULL && is_hidden_child(walk, parent, pid, pidfd);
+    } else {
+        lives = !proc_is_dead(pid, &stat) &&
+                (parent != NULL ? is_child_of(walk, parent, &stat) : stat.start == start);
+    }
+
+    if (!lives)
+        walk->count.ended++;
+    else if (is_own(walk->tree) || meets(walk->tree, (struct process_id){pid, stat.start}))
+        done = take_with_children(walk, pid, pidfd, &stat, parent != NULL ? parent->depth + 1 : 0);
+    if (done)
+        fd_close(&pidfd);
+}
+
+static void walk_below(struct walk *walk, const struct parent *parent)
+{
+    struct pids children = {0};
+
+    if (parent->depth >= DEPTH_MOST)
+        return; /* its turn comes when those above it have ended */
+    proc_children_list(parent->pid, parent->threads, walk->listed, &children);
+    for (size_t i = children.count; i > 0; i--)
+        visit(walk, children.list[i - 1], parent, 0);
+    free(children.list);
+}
+
+/* The head is the first; members that the walk adds have been visited by it. A walk that was
+ * broken off forgets no process. */
+static void walk_members(struct walk *walk)
+{
+    struct tree *tree = walk->tree;
+    size_t known = tree->count, kept = 0;
+
+    for (size_t i = 0; i < tree->count; i++)
+        tree->members[i].seen = tree->members[i].lives = false;
+    for (size_t i = 0; i < known && !deadline_passed(walk->until); i++)
+        if (!tree->members[i].seen)
+            visit(walk, tree->members[i].id.pid, NULL, tree->members[i].id.start);
+
+    bool whole = !deadline_passed(walk->until);
+    for (size_t i = 0; i < tree->count; i++)
+        if (!whole || tree->members[i].lives)
+            tree->members[kept++] = tree->members[i];
+    tree->count = kept;
+}
+
+static struct tree_count walk(struct tree *tree, int number, struct marks *marks,
+                              struct deadline until)
+{
+    struct walk walk = {
+        .tree = tree, .self = getpid(), .number = number, .marks = marks, .until = until};
+
+    walk.count.known = proc_is_ours();
+    walk.listed = walk.count.known && proc_children_listed();
+    if (walk.count.known && is_own(tree))
+        walk_below(&walk, &(struct parent){.pid = walk.self, .pidfd = -1});
+    else if (walk.count.known)
+        walk_members(&walk);
+    else if (is_own(tree) && walk.self == 1)
+        walk.count.found = kill(-1, number) == 0;
+    return walk.count;
+}
+
+/* --- the whole tree ------------------------------------------------------ */
+
+/* Nearly always there are none, and finding that out is cheap. */
+static bool except_children(struct tree *tree)
+{
+    siginfo_t info;
+
+    if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) ||
+        !proc_is_ours())
+        return true;
+    proc_children_list(getpid(), 0, proc_children_listed(), &tree->except);
+    errno = ENOMEM;
+    return !tree->except.short_of_memory;
+}
+
+bool tree_follow(struct tree *tree, struct process_id head)
+{
+    tree->head = head;
+    return tree_add(tree, head);
+}
+
+bool tree_open(struct tree *tree, struct process_id head)
+{
+    *tree = TREE_OWN;
+    if (!(head.pid == 0 ? except_children(tree) : tree_follow(tree, head)))
+        return false;
+    for (size_t i = 0; i < sizeof tree->spare / sizeof *tree->spare; i++)
+        if ((tree->spare[i] = eventfd(0, EFD_CLOEXEC)) < 0)
+            return false;
+    return true;
+}
+
+void tree_free_spare(struct tree *tree)
+{
+    for (size_t i = 0; i < sizeof tree->spare / sizeof *tree->spare; i++)
+        fd_close(&tree->spare[i]);
+}
+
+void tree_close(struct tree *tree)
+{
+    tree_free_spare(tree);
+    free(tree->members);
+    free(tree->except.list);
+    *tree = TREE_OWN;
+}
+
+void tree_reaped(struct tree *tree, pid_t pid)
+{
+    struct pids *except = &tree->except;
+    size_t at = 0;
+
+    while (at < except->count && except->list[at] != pid)
+        at++;
+    if (at < except->count)
+        except->list[at] = except->list[--except->count];
+}
+
+/* A process may end during a walk; the next walk finds the children that it left. */
+struct tree_count tree_left(struct tree *tree)
+{
+    struct tree_count left = {.ended = 1};
+
+    for (int walks = 0; walks < LEFT_MOST && left.found == 0 && left.ended > 0; walks++)
+        left = walk(tree, 0, NULL, DEADLINE_NEVER);
+    return left;
+}
+
+/* Walks until no more are found than before, since a process may be forked meanwhile. */
+struct tree_count tree_signal(struct tree *tree, int number, struct deadline until)
+{
+    bool kills = number == SIGKILL;
+    int most = kills ? FREEZE_MOST : FIND_MOST;
+    struct deadline last =
+        deadline_earlier(kills ? DEADLINE_NEVER : deadline_after(find_limit), until);
+    struct tree_count count = {0};
+    struct marks marks = {0};
+
+    tree_free_spare(tree);
+    for (int walks = 0, before = -1; walks < most && count.found > before; walks++) {
+        if (walks > 0 && deadline_passed(last))
+            break;
+        before = count.found;
+        forget_marks(&marks);
+        count = walk(tree, kills ? SIGSTOP : 0, &marks, until);
+    }
+
+    for (size_t i = 0; i < marks.count; i++)
+        signal_mark(&marks.list[i], number);
+    /* A stopped process acts on no signal but KILL until it is continued. */
+    for (size_t i = 0; i < marks.count && !kills; i++)
+        if (marks.list[i].stopped)
+            signal_mark(&marks.list[i], SIGCONT);
+    if (!count.known)
+        count = walk(tree, number, NULL, until);
+    forget_marks(&marks);
+    return count;
+}
+
+struct climb {
+    const struct tree *tree;
+    bool ours;
+};
+
+static bool reaches_us(void *data, pid_t pid, const struct proc_stat *stat)
+{
+    struct climb *climb = data;
+    bool excepted = pids_has(&climb->tree->except, pid);
+
+    climb->ours = !excepted && stat->parent == getpid();
+    return excepted || climb->ours;
+}
+
+bool tree_has(const struct tree *tree, pid_t pid)
+{
+    struct climb climb = {.tree = tree};
+    return proc_visit_ancestors(pid, reaches_us, &climb) && climb.ours;
+}
