@@ -3,7 +3,7 @@
 #include "config/file.h"
 #include "config/hints.h"
 #include "config/lock_key.h"
-#include "redis/url_redact.h"
+#include "redis/url.h"
 #include "run/nesting.h"
 #include "store/file/dir.h"
 #include "store/file/dir_backend.h"

@@ -2,7 +2,7 @@
 
 #include "config/hints.h"
 #include "config/option_table.h"
-#include "redis/url_redact.h"
+#include "redis/url.h"
 #include "util/exit_status.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 
 #include "config.h"
 #include "config/hints.h"
-#include "redis/url_redact.h"
+#include "redis/url.h"
 #include "util/fileutils.h"
 
 #include <errno.h>

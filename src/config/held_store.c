@@ -1,6 +1,6 @@
 #include "config/held_store.h"
 
-#include "redis/url_redact.h"
+#include "redis/url.h"
 #include "util/text.h"
 
 #include <stdio.h>

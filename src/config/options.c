@@ -7,7 +7,7 @@
 #include "config/validate.h"
 #include "lock/lock_name.h"
 #include "lock/token.h"
-#include "redis/url_redact.h"
+#include "redis/url.h"
 #include "util/duration.h"
 #include "util/exit_status.h"
 #include "util/signames.h"

@@ -1,9 +1,5 @@
-/* A connection is used by one thread at a time: by the main thread until the
- * command runs, by the watch thread while it does (run/watch.c), by the main
- * thread again for the release. */
 #include "redis/conn.h"
 
-#include "redis/login.h"
 #include "redis/tls.h"
 
 #include <errno.h>
@@ -14,8 +10,7 @@
 #include <sys/un.h>
 
 enum {
-    REPLY_MOST_BYTES =
-        1 << 24, /* no expected reply comes near it: ten thousand holders have 4 MB */
+    REPLY_MOST_BYTES = 1 << 24, /* of a call: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
 };
 
@@ -69,9 +64,10 @@ void redis_conn_close(struct redis_conn *conn)
         redisReaderFree(conn->reader);
     conn->reader = NULL;
     forget_out(conn);
-    conn->greetings = 0;
+    conn->greeting_count = 0;
     conn->greeting_failed = false;
     conn->asking = false;
+    conn->received = 0;
 }
 
 void redis_conn_free(struct redis_conn *conn)
@@ -84,7 +80,7 @@ void redis_conn_free(struct redis_conn *conn)
 
 /* --- bytes --------------------------------------------------------------- */
 
-static enum lock_result conn_fail(struct redis_conn *conn, struct errmsg *why, const char *text)
+static enum lock_result hang_up(struct redis_conn *conn, struct errmsg *why, const char *text)
 {
     redis_conn_close(conn);
     return errmsg_fail(why, LOCK_UNAVAILABLE, "%s", text);
@@ -92,7 +88,7 @@ static enum lock_result conn_fail(struct redis_conn *conn, struct errmsg *why, c
 
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why)
 {
-    return conn_fail(conn, why, "its answer is not understood");
+    return hang_up(conn, why, "its answer is not understood");
 }
 
 /* Not with realloc(3), which would leave a copy of a password behind. */
@@ -131,7 +127,7 @@ static bool queue(struct redis_conn *conn, const struct redis_command *command)
     return fits;
 }
 
-static void conn_hear(const struct redis_conn *conn, redisReply *message)
+static void deliver(const struct redis_conn *conn, redisReply *message)
 {
     if (conn->on_message != NULL)
         conn->on_message(conn->message_data, message->element[1]->str, message->element[2]);
@@ -144,15 +140,15 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
 {
     for (;;) {
         if (!redis_reader_next(conn->reader, reply))
-            return conn_fail(conn, why, "its reply is not the Redis protocol");
+            return hang_up(conn, why, "its reply is not the Redis protocol");
         if (*reply == NULL || !redis_reply_is_message(*reply))
             return LOCK_OK;
-        conn_hear(conn, *reply);
+        deliver(conn, *reply);
     }
 }
 
-static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply,
-                                     struct bound bound, struct errmsg *why)
+static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound,
+                                struct errmsg *why)
 {
     for (bool fed = false;; fed = true) {
         enum lock_result result = take_reply(conn, reply, why);
@@ -160,9 +156,9 @@ static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply
             return result;
         /* A peer that sends without pause does not put off a cancellation. */
         if (fed && bound_is_cancelled(bound))
-            return conn_fail(conn, why, "it did not answer in time");
+            return hang_up(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
-            return conn_fail(conn, why, "its reply is longer than 16 MB, or has no end");
+            return hang_up(conn, why, "its reply is longer than 16 MB, or has no end");
         char bytes[4096];
         size_t length;
         result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);
@@ -172,7 +168,7 @@ static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply
         }
         conn->received += length;
         if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
-            return conn_fail(conn, why, "out of memory for its reply");
+            return hang_up(conn, why, "out of memory for its reply");
     }
 }
 
@@ -187,9 +183,10 @@ static void unix_address(struct addresses *addresses, const char *path)
     addresses->count = 1;
 }
 
-static bool queue_one(struct redis_conn *conn, struct redis_command command)
+static bool greet(struct redis_conn *conn, enum redis_greeting greeting,
+                  struct redis_command command)
 {
-    conn->greetings++;
+    conn->greetings[conn->greeting_count++] = greeting;
     return queue(conn, &command);
 }
 
@@ -198,32 +195,37 @@ static bool queue_greeting(struct redis_conn *conn)
     const struct redis_url *url = conn->url;
     char database[16];
     snprintf(database, sizeof database, "%d", url->database);
-    if (url->has_password) {
-        bool user = url->user[0] != '\0';
-        if (!queue_one(conn, redis_words("AUTH", user ? url->user : url->password,
-                                         user ? url->password : NULL)))
-            return false;
-    }
-    if (url->database != 0 && !queue_one(conn, redis_words("SELECT", database)))
-        return false;
-    if (conn->masters_only && !queue_one(conn, redis_words("ROLE")))
-        return false;
-    return conn->nameless || queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
+
+    bool queued = true;
+    if (url->has_password && *url->user != '\0')
+        queued = greet(conn, GREETING_AUTH, redis_words("AUTH", url->user, url->password));
+    else if (url->has_password)
+        queued = greet(conn, GREETING_AUTH, redis_words("AUTH", url->password));
+    if (queued && url->database != 0)
+        queued = greet(conn, GREETING_SELECT, redis_words("SELECT", database));
+    if (queued && conn->masters_only)
+        queued = greet(conn, GREETING_ROLE, redis_words("ROLE"));
+    if (queued && !conn->nameless)
+        queued = greet(conn, GREETING_NAME, redis_words("CLIENT", "SETNAME", "dlock"));
+    return queued;
 }
 
-/* A look-up that hangs leaves a thread behind (redis/resolve.c): if addresses are known, it is
- * not waited for as long as otherwise, and not made again for a while. */
+/* A look-up that hangs leaves a thread running (redis/socket.c). So if addresses are known, the
+ * wait for a look-up is shorter, and after one that hung there is none for a while. */
 static enum lock_result find_addresses(struct redis_conn *conn, struct bound bound,
                                        struct errmsg *why)
 {
-    struct addresses found;
-    bool known = conn->addresses.count > 0;
-    if (conn->at.path[0] != '\0')
+    if (conn->at.path[0] != '\0') {
         unix_address(&conn->addresses, conn->at.path);
-    if (conn->at.path[0] != '\0' || (known && !deadline_passed(conn->look_up)))
+        return LOCK_OK;
+    }
+    bool known = conn->addresses.count > 0;
+    if (known && !deadline_passed(conn->look_up))
         return LOCK_OK;
     if (known)
         bound = bound_within(bound_share(bound, 2), look_up_limit);
+
+    struct addresses found;
     enum lock_result result = redis_resolve(&found, conn->at.host, conn->at.port, bound, why);
     if (result == LOCK_OK)
         conn->addresses = found;
@@ -238,20 +240,25 @@ enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, st
         redis_conn_read_messages(conn); /* an unexpected reply must not be taken for the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
-    bound = bound_within(bound, conn->settings->timeout);
+
     conn->sent = false;
-    struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
-    enum lock_result result = find_addresses(conn, bound, why);
-    if (result == LOCK_OK)
-        result =
-            redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
     conn->serial++;
-    if (result == LOCK_OK &&
-        !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
-        redis_conn_close(conn);
-        result = errmsg_fail(why, LOCK_SYSTEM, "out of memory");
-    }
-    return result;
+    bound = bound_within(bound, conn->settings->timeout);
+    enum lock_result result = find_addresses(conn, bound, why);
+    if (result != LOCK_OK)
+        return result;
+
+    struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
+    result = redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
+    if (result != LOCK_OK)
+        return result;
+
+    conn->listening = (struct redis_listening){.broken = conn->listening.broken};
+    conn->reader = redis_reader_create(&conn->limits);
+    if (conn->reader != NULL && queue_greeting(conn))
+        return LOCK_OK;
+    redis_conn_close(conn);
+    return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
 }
 
 bool redis_conn_renew(const struct redis_conn *conn)
@@ -260,6 +267,30 @@ bool redis_conn_renew(const struct redis_conn *conn)
 }
 
 /* --- calls --------------------------------------------------------------- */
+
+/* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
+static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply,
+                                  struct errmsg *why)
+{
+    bool known = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    const char *role = known ? redis_reply_text(reply->element[0]) : "";
+    if (strcmp(role, "master") == 0)
+        return LOCK_OK;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "%s port %s is %s", conn->at.host, conn->at.port,
+                       strcmp(role, "slave") == 0 ? "a replica: a failover is under way"
+                                                  : "not a master");
+}
+
+/* A server or an ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
+static enum lock_result judge_greeting(struct redis_conn *conn, enum redis_greeting greeting,
+                                       const redisReply *reply, struct errmsg *why)
+{
+    if (reply->type == REDIS_REPLY_ERROR)
+        return greeting == GREETING_NAME ? LOCK_OK : redis_error_judge(conn->url, reply->str, why);
+    if (greeting == GREETING_ROLE)
+        return read_role(conn, reply, why);
+    return reply->type == REDIS_REPLY_STATUS ? LOCK_OK : redis_conn_nonsense(conn, why);
+}
 
 /* An error with which a server answers the very first command before it closes the
  * connection, because it does not serve us at all: "ERR max number of clients reached",
@@ -277,103 +308,95 @@ static void note_dismissal(struct dismissal *dismissal, const char *error)
         dismissal->result = result;
 }
 
-/* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
-static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply,
-                                  struct errmsg *why)
-{
-    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
-                reply->element[0]->type == REDIS_REPLY_STRING;
-    const char *role = told ? reply->element[0]->str : "";
-    if (strcmp(role, "master") == 0)
-        return LOCK_OK;
-    return errmsg_fail(why, LOCK_UNAVAILABLE, "%s port %s is %s", conn->at.host, conn->at.port,
-                       strcmp(role, "slave") == 0 ? "a replica: a failover is under way"
-                                                  : "not a master");
-}
-
 /* Reads all replies to the greeting, so that the reply to the command is the next one
- * even if the greeting was refused. A server or an ACL without CLIENT SETNAME is fine:
- * the name is only for CLIENT LIST. A proxy may hang up at it: the next greeting is without it. */
+ * even if the greeting was refused. The first refusal counts. A proxy may hang up at the
+ * greeting because of the name: the next greeting is without it. */
 static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal,
                                           struct bound bound, struct errmsg *why)
 {
     enum lock_result verdict = LOCK_OK;
-    const int after_role = conn->nameless ? 0 : 1;
-    bool first = conn->greetings > 0;
-    for (; conn->greetings > 0; conn->greetings--) {
+    for (int i = 0; i < conn->greeting_count; i++) {
         redisReply *reply;
         struct errmsg own = {""};
-        enum lock_result result = conn_receive(conn, &reply, bound, &own);
+        enum lock_result result = receive(conn, &reply, bound, &own);
         conn->nameless |= conn->socket.hung_up && verdict == LOCK_OK;
-        if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
-            *why = own;
-            return result;
-        }
-        if (result != LOCK_OK)
-            return verdict; /* it has said why, and closed the connection */
-        bool is_name = conn->greetings == after_role,
-             is_role = conn->masters_only && conn->greetings == after_role + 1;
-        bool is_error = reply->type == REDIS_REPLY_ERROR;
-        if (is_error)
-            redis_login_hide(conn->url, reply->str);
-        if (is_error && first)
-            note_dismissal(dismissal, reply->str);
-        if (is_error && verdict == LOCK_OK && !is_name) {
-            verdict = redis_login_error(conn->url, reply->str, why);
-        } else if (is_role && verdict == LOCK_OK) {
-            verdict = read_role(conn, reply, why);
-        }
-        if (!is_error && !is_role && reply->type != REDIS_REPLY_STATUS) {
+        if (result == LOCK_OK) {
+            if (reply->type == REDIS_REPLY_ERROR)
+                redis_error_hide_login(conn->url, reply->str);
+            if (reply->type == REDIS_REPLY_ERROR && i == 0)
+                note_dismissal(dismissal, reply->str);
+            result = judge_greeting(conn, conn->greetings[i], reply, &own);
             freeReplyObject(reply);
-            return redis_conn_nonsense(conn, why);
         }
-        conn->greeting_failed = verdict != LOCK_OK;
-        first = false;
-        freeReplyObject(reply);
+        if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
+            verdict = result;
+            *why = own;
+        }
+        if (conn->socket.fd < 0)
+            return verdict;
     }
+    if (conn->greeting_count > 0)
+        conn->greeting_failed = verdict != LOCK_OK;
+    conn->greeting_count = 0;
     return verdict;
+}
+
+static enum lock_result send_commands(struct redis_conn *conn, const struct redis_command *commands,
+                                      int count, struct bound bound, struct errmsg *why)
+{
+    for (int i = 0; i < count; i++)
+        if (!queue(conn, &commands[i]))
+            return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
+    conn->sent = count > 0;
+    enum lock_result result =
+        redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
+    if (result == LOCK_OK)
+        forget_out(conn);
+    return result;
+}
+
+/* After an error, *got replies have been read. */
+static enum lock_result receive_replies(struct redis_conn *conn, redisReply **replies, int count,
+                                        int *got, struct bound bound, struct errmsg *why)
+{
+    for (*got = 0; *got < count; (*got)++) {
+        enum lock_result result = receive(conn, &replies[*got], bound, why);
+        if (result != LOCK_OK)
+            return result;
+    }
+    conn->received = redis_reader_left(conn->reader);
+    if (!redis_reader_has_only_messages(conn->reader))
+        return hang_up(conn, why, "it answered more than it was asked");
+    return LOCK_OK;
 }
 
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands,
                                  int count, redisReply **replies, struct bound bound,
                                  struct errmsg *why)
 {
-    int got = 0;
     bound = bound_within(bound, conn->settings->timeout);
     conn->sent = false;
     conn->received = 0;
-    for (int i = 0; i < count; i++) {
-        if (!queue(conn, &commands[i])) {
-            redis_conn_close(conn);
-            return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
-        }
-    }
-    conn->sent = count > 0;
-    enum lock_result result =
-        redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
+    enum lock_result result = send_commands(conn, commands, count, bound, why);
     if (result != LOCK_OK) {
         redis_conn_close(conn);
         return result;
     }
-    forget_out(conn);
+
     struct dismissal dismissal = {.result = LOCK_OK};
     enum lock_result greeting = receive_greetings(conn, &dismissal, bound, why);
     if (conn->socket.fd < 0)
         return greeting;
+
+    int got;
     struct errmsg own = {""};
-    while (result == LOCK_OK && got < count) {
-        result = conn_receive(conn, &replies[got], bound, &own);
-        got += result == LOCK_OK;
-    }
-    conn->received = result == LOCK_OK ? redis_reader_left(conn->reader) : 0;
-    if (result == LOCK_OK && !redis_reader_has_only_messages(conn->reader))
-        result = conn_fail(conn, &own, "it answered more than it was asked");
+    result = receive_replies(conn, replies, count, &got, bound, &own);
+    if (greeting == LOCK_OK && result == LOCK_OK)
+        return LOCK_OK;
     if (result == LOCK_UNAVAILABLE && got == 0 && dismissal.result != LOCK_OK) {
         result = dismissal.result;
         own = dismissal.why;
     }
-    if (greeting == LOCK_OK && result == LOCK_OK)
-        return LOCK_OK;
     while (got > 0)
         freeReplyObject(replies[--got]);
     if (greeting != LOCK_OK)
@@ -387,36 +410,39 @@ bool redis_conn_has_unread(const struct redis_conn *conn)
     return redis_reader_left(conn->reader) > 0 || redis_socket_has_unread(&conn->socket);
 }
 
+/* Reads bytes that have arrived; closes the connection if it has ended. False: it has not, and
+ * there are none. */
+static bool read_more(struct redis_conn *conn)
+{
+    char bytes[4096];
+    ssize_t length = redis_socket_take(&conn->socket, bytes, sizeof bytes);
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
+        redis_conn_close(conn);
+    else
+        conn->received += (size_t)length;
+    return true;
+}
+
 void redis_conn_read_messages(struct redis_conn *conn)
 {
-    struct errmsg ignored = {""};
     struct drain drain = {0};
     while (conn->socket.fd >= 0) {
-        redisReply *parsed;
-        char bytes[4096];
-        if (!redis_reader_next(conn->reader, &parsed) ||
-            (parsed != NULL && !redis_reply_is_message(parsed))) {
-            if (parsed != NULL)
-                freeReplyObject(parsed);
+        redisReply *message;
+        if (!redis_reader_next(conn->reader, &message)) {
             redis_conn_close(conn);
-            return;
-        }
-        if (parsed != NULL) {
-            conn_hear(conn, parsed);
+        } else if (message == NULL) {
+            if (conn->received > MESSAGE_MOST_BYTES)
+                redis_conn_close(conn);
+            else if (!drain_goes_on(&drain) || !read_more(conn))
+                return;
+        } else if (redis_reply_is_message(message)) {
+            deliver(conn, message);
             conn->received = redis_reader_left(conn->reader);
-            continue;
+        } else {
+            freeReplyObject(message);
+            redis_conn_close(conn);
         }
-        if (conn->received > MESSAGE_MOST_BYTES) {
-            (void)conn_fail(conn, &ignored, "its message has no end");
-            return;
-        }
-        if (!drain_goes_on(&drain))
-            return;
-        ssize_t length = redis_socket_take(&conn->socket, bytes, sizeof bytes);
-        if (length < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        conn->received += length > 0 ? (size_t)length : 0;
-        if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
-            (void)conn_fail(conn, &ignored, "it closed the connection");
     }
 }

@@ -1,47 +1,19 @@
 /* One connection to a Redis server: greeting, calls, messages; a deadline on every wait.
  * hiredis formats the commands and parses the replies; redis/socket.c moves the bytes,
- * because hiredis 0.14 does not let its users replace that part. */
+ * because hiredis 0.14 does not let its users replace that part.
+ *
+ * A connection is used by one thread at a time: by the main thread until the command runs,
+ * by the watch thread while the command runs (run/watch.c), by the main thread again for the
+ * release. */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
 
-#include "lock/result.h"
-#include "redis/error.h"
 #include "redis/reply.h"
-#include "redis/resolve.h"
-#include "redis/settings.h"
 #include "redis/socket.h"
 #include "redis/url.h"
-#include "util/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/* A message that the server sends on a channel. */
-typedef void redis_message(void *data, const char *channel, const redisReply *payload);
-
-struct redis_conn {
-    const struct redis_url *url;
-    const struct redis_settings *settings;
-    struct redis_endpoint at;  /* the target of the connection; set with redis_conn_go_to() */
-    bool masters_only;         /* a server that is not the master is not used */
-    redis_message *on_message; /* NULL: messages are dropped */
-    void *message_data;
-    struct redis_socket socket;
-    unsigned serial; /* rises with each connection that is made */
-    redisReader *reader;
-    struct redis_limits limits; /* of the reader */
-    char *out;                  /* the bytes to send */
-    size_t out_used, out_size;
-    size_t received; /* bytes: in this call, and of a message that is not whole after it */
-    bool
-        asking; /* each script is preceded by ASKING: the slot is moving to this node of a Cluster */
-    int greetings;              /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
-    bool nameless;              /* CLIENT SETNAME is left out: the server hung up at a greeting */
-    bool greeting_failed;       /* one was an error: the database or login is the wrong one */
-    bool sent;                  /* whether the last call may have reached the server */
-    struct addresses addresses; /* of the name, from the last look-up */
-    struct deadline look_up;    /* until then they are not looked up again */
-};
 
 struct redis_command {
     int count;
@@ -54,6 +26,56 @@ void redis_command_add(struct redis_command *command, const char *word);
 struct redis_command redis_command_of(const char *const *words);
 #define redis_words(...) redis_command_of((const char *const[]){__VA_ARGS__, NULL})
 
+/* A message that the server sends on a channel. */
+typedef void redis_message(void *data, const char *channel, const redisReply *payload);
+
+/* What a new connection says first, in this order. */
+enum redis_greeting { GREETING_AUTH, GREETING_SELECT, GREETING_ROLE, GREETING_NAME, GREETINGS };
+
+/* The notifications to listen for from a call on. */
+struct redis_channels {
+    bool touches;     /* of the keys that its script reads */
+    const char *wake; /* our own channel; NULL: none */
+};
+
+/* What is known about notifications on the present connection. */
+struct redis_listening {
+    long long id;                   /* the server's id of the connection; 0: not asked yet */
+    bool on;                        /* CLIENT TRACKING was accepted */
+    struct redis_channels channels; /* subscribed to: no script runs before UNSUBSCRIBE */
+    bool no_touches, no_wake;       /* it was tried, and the server does not permit it */
+    struct errmsg why_touches, why_wake;
+    int broken; /* how many connections in a row ended while subscribing */
+};
+
+struct redis_conn {
+    const struct redis_url *url;
+    const struct redis_settings *settings;
+    struct redis_endpoint at;  /* the target of the connection; set with redis_conn_go_to() */
+    bool masters_only;         /* a server that is not the master is not used */
+    redis_message *on_message; /* NULL: messages are dropped */
+    void *message_data;
+
+    struct addresses addresses; /* of the name, from the last look-up */
+    struct deadline look_up;    /* until then they are not looked up again */
+    struct redis_socket socket;
+    unsigned serial; /* rises with each connection that is made */
+
+    char *out; /* the bytes to send */
+    size_t out_used, out_size;
+    redisReader *reader;
+    struct redis_limits limits; /* of the reader */
+    size_t received;            /* bytes: in this call, and of an incomplete message after it */
+
+    enum redis_greeting greetings[GREETINGS]; /* whose replies are still to come */
+    int greeting_count;
+    bool nameless;        /* CLIENT SETNAME is left out: the server hung up at a greeting */
+    bool greeting_failed; /* one was an error: the database or login is the wrong one */
+    bool sent;            /* whether the last call may have reached the server */
+    bool asking;          /* ASKING precedes each script: the slot is moving to this Cluster node */
+    struct redis_listening listening;
+};
+
 /* Sets up a closed connection to the first host of url. Both must outlive it. */
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
                      const struct redis_settings *settings);
@@ -62,7 +84,7 @@ void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
 
 /* Closes the socket and discards partial input and output. The connection may be used
- * again: the next call connects anew. */
+ * again: the next call connects again. */
 void redis_conn_close(struct redis_conn *conn);
 
 /* Closes it and frees everything. */
@@ -70,8 +92,9 @@ void redis_conn_free(struct redis_conn *conn);
 
 /* Connects if the connection is closed, has ended, or has received something unexpected;
  * tries each address of the host in turn. A name is looked up again each time: it may lead
- * to another server by now. If that fails, addresses found earlier are used. Login, database and client name are queued, and with
- * masters_only the question for its role, to go out in one write with the first call.
+ * to another server by now. If that fails, addresses found earlier are used. Login, database
+ * and client name are queued, and with masters_only the question for its role, to go out in
+ * one write with the first call.
  * LOCK_OK; otherwise as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
@@ -83,8 +106,8 @@ bool redis_conn_renew(const struct redis_conn *conn);
  * a reply to each, which the caller frees with freeReplyObject(). The caller judges error
  * replies (redis_error_result()). Messages that arrive in between go to on_message. The
  * limits are settings->timeout, cut by bound, and a maximum of bytes, for all of it.
- * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for an answer, or
- * more than was asked for; LOCK_REFUSED: the server accepts no client like us;
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, an answer that makes no sense,
+ * or more than was asked for; LOCK_REFUSED: the server accepts no client like us;
  * LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. If the login or the database was
  * refused, greeting_failed is set and the result is that of redis_error_result(), or
  * LOCK_UNAVAILABLE if the server is not the master; then the connection is still open,
@@ -105,5 +128,39 @@ bool redis_conn_has_unread(const struct redis_conn *conn);
 /* Reads the messages that have arrived, without waiting for any; of a flood the first. If
  * the connection has ended, or anything unexpected arrives, it is closed. */
 void redis_conn_read_messages(struct redis_conn *conn);
+
+/* --- notifications (subscribe.c) -----------------------------------------
+ *
+ * The server notifies us at once that a client has touched a key (CLIENT TRACKING of Redis 6
+ * and later), and that it is our turn to take a lock (a channel of our own), on the
+ * connection that asks for both.
+ *
+ * hiredis 0.14 reads RESP2 alone, in which such messages are sent only to a subscribed
+ * connection, and a subscribed connection accepts no script. So each call leaves its
+ * channels, and runs the script and subscribes again in one transaction (MULTI ... EXEC),
+ * all in one write. The script sees what happened before it, and since it reads the key
+ * the server reports the next touch, but not its own (NOLOOP). (All the keys that a
+ * script is given count as read as soon as it reads one; this has been so since Redis
+ * 6.0.) Nothing comes between script and SUBSCRIBE, however the network cuts the write. */
+
+/* The channel on which the server reports touched keys. */
+#define REDIS_INVALIDATE "__redis__:invalidate"
+
+/* Runs a script as redis_conn_call() runs a command, on a connection that may be
+ * subscribed, and from then on listens for what `channels` asks for and the server permits.
+ * If the server does not permit it, the script is still run. The text of channels.wake must
+ * live as long as the connection. */
+enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redis_command *script,
+                                      struct redis_channels channels, redisReply **reply,
+                                      struct bound bound, struct errmsg *why);
+
+/* True if there is a channel to subscribe to. */
+static inline bool redis_subscribe_any(struct redis_channels channels)
+{
+    return channels.touches || channels.wake != NULL;
+}
+
+/* The notifications that the server will send on this connection. */
+struct redis_channels redis_subscribe_to(const struct redis_conn *conn);
 
 #endif

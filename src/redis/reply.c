@@ -3,6 +3,8 @@
 #include "util/clock.h"
 #include "util/text.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* No expected reply comes near these: ten thousand holders are 170,000 elements, three
@@ -69,8 +71,7 @@ bool redis_reader_has_only_messages(const redisReader *reader)
 bool redis_reply_is_message(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-           reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, "message") == 0 &&
+           strcmp(redis_reply_text(reply->element[0]), "message") == 0 &&
            reply->element[1]->type == REDIS_REPLY_STRING;
 }
 
@@ -111,4 +112,265 @@ bool redis_reply_clamped(const redisReply *element, int64_t *out)
 const char *redis_reply_text(const redisReply *element)
 {
     return element->type == REDIS_REPLY_STRING ? element->str : "";
+}
+
+/* --- errors --------------------------------------------------------------
+ *
+ * Errors are recognized by the code, and by the words right after "ERR"; never by text
+ * further on, which includes names of keys and hosts. */
+
+static const char place[] = "@user_script:";
+
+static bool begins(const char *text, const char *begin)
+{
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+/* Past "@user_script:3: " or "@user_script: 3: "; NULL: the text does not begin so. */
+static const char *skip_place(const char *text)
+{
+    if (!begins(text, place))
+        return NULL;
+    text += strlen(place);
+    text += strspn(text, " ");
+    size_t length = strspn(text, "0123456789");
+    return length > 0 && begins(text + length, ": ") ? text + length + 2 : NULL;
+}
+
+/* Past all but the last "ERR " of an error that a script has passed on. */
+static const char *skip_repeated(const char *text)
+{
+    while (begins(text, "ERR ERR "))
+        text += strlen("ERR ");
+    return text;
+}
+
+/* Redis 5 and 6 prefix the error of a call inside a script with its place, once or twice,
+ * and leave the '-' of the protocol there:
+ * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY
+ * You can't ...".
+ * An error that the script returns has only "@user_script: 3: " before it.
+ * Redis 7 and Valkey append it: "READONLY You can't ... script: SHA1, on @user_script:3." */
+static const char *unwrapped(const char *error)
+{
+    static const char discarded[] = "EXECABORT Transaction discarded because of: ";
+    if (begins(error, discarded))
+        return error + strlen(discarded);
+
+    const char *text = error;
+    const char *in_script = strstr(error, ": @user_script:");
+    if (begins(error, "ERR Error running script") && in_script != NULL)
+        text = in_script + strlen(": ");
+    if (!begins(text, place))
+        return skip_repeated(text);
+    for (const char *next = skip_place(text); next != NULL; next = skip_place(text))
+        text = next;
+    return skip_repeated(text + strspn(text, "@-"));
+}
+
+/* How long the text is without " script: SHA1, on @user_script:3." at its end. */
+static size_t length_without_place(const char *text)
+{
+    static const char begin[] = " script: ", end[] = ", on @user_script:";
+    for (const char *at = text; (at = strstr(at, begin)) != NULL; at++) {
+        const char *sha1 = at + strlen(begin);
+        if (begins(sha1 + strspn(sha1, "0123456789abcdef"), end))
+            return (size_t)(at - text);
+    }
+    return strlen(text);
+}
+
+void redis_error_text(const char *error, char *text, size_t size)
+{
+    error = unwrapped(error);
+    snprintf(text, size, "%.*s", (int)length_without_place(error), error);
+}
+
+/* Servers before Redis 7.2 do not say which command of a script they refuse, and no
+ * server says which command it does not know; they only name the line, "@user_script:31". */
+bool redis_error_command(const char *error, const char *script, char *command, size_t size)
+{
+    const char *mark = NULL;
+    for (const char *at = error; (at = strstr(at, place)) != NULL; at++)
+        mark = at + strlen(place);
+    if (mark == NULL)
+        return false;
+
+    const char *line = script;
+    for (long number = strtol(mark, NULL, 10); number > 1 && line != NULL; number--) {
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    const char *call = line != NULL ? strstr(line, "call('") : NULL;
+    if (call == NULL || memchr(line, '\n', (size_t)(call - line)) != NULL)
+        return false;
+    call += strlen("call('");
+    snprintf(command, size, "%.*s", (int)strcspn(call, "'"), call);
+    return true;
+}
+
+/* How long the code is that text begins with; 0: there is none. */
+static size_t code_length(const char *text)
+{
+    size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return length > 1 && (text[length] == ' ' || text[length] == '\0') ? length : 0;
+}
+
+static bool has_code(const char *text, const char *code)
+{
+    return code_length(text) == strlen(code) && begins(text, code);
+}
+
+bool redis_error_is(const char *error, const char *code)
+{
+    return has_code(unwrapped(error), code);
+}
+
+bool redis_error_has_code(const char *error)
+{
+    const char *text = unwrapped(error);
+    return code_length(text) > 0 && !has_code(text, "ERR");
+}
+
+static const char no_scripts[] = "it runs no scripts; if it is a Sentinel, use redis+sentinel://; ";
+static const char of_cluster[] = "it is a node of a Cluster; use redis+cluster://; ";
+static const char in_move[] = "the slot of the key is being moved; ";
+
+/* The errors that are no passing trouble, or need a word for people: by their code, or by the words
+ * that they begin with, if they have no code, or only "ERR". */
+static const struct {
+    enum lock_result result;
+    bool is_code;
+    const char *begin, *advice;
+} meanings[] = {
+    {LOCK_REFUSED, true, "NOAUTH", ""},
+    {LOCK_REFUSED, true, "WRONGPASS", ""},
+    {LOCK_REFUSED, true, "NOPERM", ""},
+    {LOCK_REFUSED, true, "DENIED", ""},
+    {LOCK_REFUSED, false, "invalid password", ""}, /* WRONGPASS before Redis 6 */
+    {LOCK_REFUSED, false, "Client sent AUTH, but no password is set", ""}, /* Redis 5 */
+    {LOCK_REFUSED, false, "AUTH <password> called without any password configured", ""},
+    {LOCK_REFUSED, false, "The user executing the script can't", ""}, /* NOPERM inside a script */
+    {LOCK_REFUSED, false, "ACL failure in script", ""},               /* the same since Redis 7.2 */
+    /* Redis 5, which has no users. */
+    {LOCK_REFUSED, false, "wrong number of arguments for 'auth'", ""},
+    {LOCK_INVALID, true, "MOVED", of_cluster},
+    {LOCK_INVALID, true, "ASK", of_cluster},
+    {LOCK_INVALID, true, "CROSSSLOT", of_cluster},
+    {LOCK_UNAVAILABLE, true, "TRYAGAIN", in_move},
+    {LOCK_INVALID, false, "DB index is out of range", ""},
+    {LOCK_INVALID, false, "invalid DB index", ""},
+    {LOCK_INVALID, false, "SELECT is not allowed in cluster mode", ""},
+    {LOCK_INVALID, false, "unknown command 'EVALSHA'", no_scripts},
+    {LOCK_INVALID, false, "unknown command `EVALSHA`", no_scripts},
+    {LOCK_INVALID, false, "unknown command", ""},
+    {LOCK_INVALID, false, "unsupported command", ""},               /* Envoy */
+    {LOCK_INVALID, false, "Unknown Redis command called from", ""}, /* the same inside a script */
+    {LOCK_INVALID, false, "Unknown command called from", ""},       /* Valkey */
+};
+
+enum lock_result redis_error_result(const char *error, struct errmsg *why)
+{
+    const char *text = unwrapped(error);
+    const char *words = redis_error_has_code(error) ? "" : text;
+    if (has_code(text, "ERR"))
+        words = text + strlen("ERR") + strspn(text + strlen("ERR"), " ");
+    /* Before a login the server accepts no command as long as ours, and has a different error
+     * for that. */
+    if (begins(words, "Protocol error: unauthenticated"))
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "it requires a user and a password: NOAUTH Authentication required");
+
+    enum lock_result result = LOCK_UNAVAILABLE;
+    const char *advice = "";
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
+        const char *begin = meanings[i].begin;
+        if (meanings[i].is_code ? has_code(text, begin) : begins(words, begin)) {
+            result = meanings[i].result;
+            advice = meanings[i].advice;
+            break;
+        }
+    }
+    return errmsg_fail(why, result, "%sit answered: %.400s", advice,
+                       *error != '\0' ? skip_repeated(error) : "an error without a text");
+}
+
+/* --- explaining a refusal ------------------------------------------------ */
+
+static bool says(const char *error, const char *words)
+{
+    return strstr(error, words) != NULL;
+}
+
+/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", in which a
+ * long password is cut short. Other errors are searched only for a complete password; a password
+ * of few bytes is found in any text, and may be a part of "unknown". */
+void redis_error_hide_login(const struct redis_url *url, char *error)
+{
+    enum { PASSWORD_LEAST = 4 };
+    struct errmsg ignored = {""};
+    size_t length = strlen(url->password);
+    char *words = strstr(error, ", with args beginning with");
+    if (words != NULL)
+        *words = '\0';
+    if (length < PASSWORD_LEAST || redis_error_result(error, &ignored) == LOCK_REFUSED)
+        return;
+    for (char *at = error + strcspn(error, " "); (at = strstr(at, url->password)) != NULL;
+         at += length)
+        memset(at, '*', length);
+}
+
+static void explain_permission(const char *user, const char *script, const char *keys,
+                               const char *error, struct errmsg *why)
+{
+    char what[512] = "", command[32], answer[250];
+    if (keys != NULL && (says(error, " a key") || says(error, " the keys")))
+        snprintf(what, sizeof what, ", which needs the keys %s", keys);
+    else if (script != NULL && !says(error, "' command") &&
+             redis_error_command(error, script, command, sizeof command))
+        snprintf(what, sizeof what, ", which needs the command %s", command);
+    redis_error_text(error, answer, sizeof answer);
+    errmsg_set(why,
+               "it refuses the user %.60s%.200s: it answered: %s; dlock-redis(7) lists the "
+               "permissions",
+               user, what, answer);
+}
+
+void redis_error_explain(const struct redis_url *url, const char *script, const char *keys,
+                         const char *error, struct errmsg *why)
+{
+    const char *user = *url->user != '\0' ? url->user : "default";
+    bool wants_login = says(error, "NOAUTH") || says(error, "unauthenticated");
+    if (says(error, "wrong number of arguments for 'auth'"))
+        errmsg_set(why,
+                   "it knows no users (Redis before 6.0); leave the user %.60s out of the URL; "
+                   "it answered: %.200s",
+                   user, error);
+    else if (says(error, "no password is set") || says(error, "without any password"))
+        errmsg_set(why, "it requires no password, but %.200s has one: it answered: %.300s",
+                   url->password_from, error);
+    else if (says(error, "WRONGPASS") || says(error, "invalid password"))
+        errmsg_set(why,
+                   "it refuses the user %.60s with the password of %.200s: it answered: %.300s",
+                   user, url->password_from, error);
+    else if (wants_login && url->is_of_sentinels && !url->has_password)
+        errmsg_set(why, "it requires its own password: it answered: NOAUTH Authentication "
+                        "required; use --sentinel-password-file");
+    else if (wants_login)
+        errmsg_set(why,
+                   "it requires a password, and none is configured: it answered: NOAUTH "
+                   "Authentication required; set it in the URL, --password-file, the credential "
+                   "dlock.password or REDISCLI_AUTH%s",
+                   redis_login_hint());
+    else
+        explain_permission(user, script, keys, error, why);
+}
+
+enum lock_result redis_error_judge(const struct redis_url *url, const char *error,
+                                   struct errmsg *why)
+{
+    enum lock_result result = redis_error_result(error, why);
+    if (result == LOCK_REFUSED)
+        redis_error_explain(url, NULL, NULL, error, why);
+    return result;
 }

@@ -4,12 +4,151 @@
 #include "util/fileutils.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* --- looking up names ----------------------------------------------------
+ *
+ * getaddrinfo(3) cannot be interrupted, and a resolver that hangs holds it for many
+ * seconds. So a name (not a numeric address) is looked up by a thread of its own, and the
+ * asking thread may abandon it. An abandoned thread reads the environment whenever it likes, so
+ * dlock never changes its own (util/environment.h).
+ *
+ * Ownership: struct lookup belongs to both threads, counted by `owners`. The thread
+ * writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them only
+ * after it has read done_fd. They may leave in either order: the last one frees. So a thread
+ * of this kind may be left while the command runs, and when this process ends. */
+
+struct lookup {
+    atomic_int owners;
+    int done_fd;
+    int error;        /* of getaddrinfo(3) */
+    int system_error; /* errno, if `error` is EAI_SYSTEM */
+    struct addrinfo *list;
+    char host[256], port[8];
+};
+
+static void leave(struct lookup *lookup)
+{
+    if (atomic_fetch_sub(&lookup->owners, 1) > 1)
+        return;
+    if (lookup->list != NULL)
+        freeaddrinfo(lookup->list);
+    close(lookup->done_fd);
+    free(lookup);
+}
+
+static int get_addresses(const char *host, const char *port, int flags, struct addrinfo **list)
+{
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    return getaddrinfo(host, port, &hints, list);
+}
+
+static void *look_up(void *data)
+{
+    struct lookup *lookup = data;
+    lookup->error = get_addresses(lookup->host, lookup->port, AI_ADDRCONFIG, &lookup->list);
+    lookup->system_error = errno;
+    /* Adding 1 to a fresh eventfd cannot fail. */
+    (void)!write(lookup->done_fd, &(uint64_t){1}, sizeof(uint64_t));
+    leave(lookup);
+    return NULL;
+}
+
+static enum lock_result start_thread(struct lookup *lookup, struct errmsg *why)
+{
+    pthread_t thread;
+    sigset_t all, old;
+    sigfillset(&all);
+    atomic_fetch_add(&lookup->owners, 1);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&thread, NULL, look_up, lookup);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error == 0) {
+        pthread_detach(thread);
+        return LOCK_OK;
+    }
+    atomic_fetch_sub(&lookup->owners, 1);
+    return errmsg_fail(why, LOCK_SYSTEM, "cannot start a thread to look up the name: %s",
+                       strerror(error));
+}
+
+static enum lock_result await_answer(const struct lookup *lookup, struct bound bound,
+                                     struct errmsg *why)
+{
+    struct pollfd fds[2] = {{.fd = lookup->done_fd, .events = POLLIN},
+                            {.fd = bound.cancel_fd, .events = POLLIN}};
+    int ready = deadline_poll(fds, 2, bound.until);
+    uint64_t count;
+    if (fds[0].revents != 0 && read(lookup->done_fd, &count, sizeof count) == (ssize_t)sizeof count)
+        return LOCK_OK;
+    if (ready > 0)
+        return LOCK_CANCELLED;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s was not resolved in time", lookup->host);
+}
+
+static enum lock_result collect(struct addresses *found, const struct lookup *lookup,
+                                struct errmsg *why)
+{
+    found->count = 0;
+    if (lookup->error != 0)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s cannot be resolved: %s",
+                           lookup->host,
+                           lookup->error == EAI_SYSTEM ? strerror(lookup->system_error)
+                                                       : gai_strerror(lookup->error));
+    for (const struct addrinfo *one = lookup->list; one != NULL && found->count < ADDRESSES_MOST;
+         one = one->ai_next) {
+        struct address *address = &found->list[found->count];
+        if (one->ai_addrlen > sizeof address->at)
+            continue;
+        memcpy(&address->at, one->ai_addr, one->ai_addrlen);
+        address->size = one->ai_addrlen;
+        found->count++;
+    }
+    if (found->count == 0)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s has no address", lookup->host);
+    return LOCK_OK;
+}
+
+enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,
+                               struct bound bound, struct errmsg *why)
+{
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    if (lookup == NULL || (lookup->done_fd = eventfd(0, EFD_CLOEXEC)) < 0) {
+        errmsg_set(why, "cannot look up %s: %s", host, strerror(errno));
+        free(lookup);
+        return LOCK_SYSTEM;
+    }
+    lookup->owners = 1;
+    snprintf(lookup->host, sizeof lookup->host, "%s", host);
+    snprintf(lookup->port, sizeof lookup->port, "%s", port);
+
+    enum lock_result result = LOCK_OK;
+    lookup->error = get_addresses(host, port, AI_NUMERICHOST, &lookup->list);
+    lookup->system_error = errno;
+    if (lookup->error == EAI_NONAME) {
+        result = start_thread(lookup, why);
+        if (result == LOCK_OK)
+            result = await_answer(lookup, bound, why);
+    }
+    if (result == LOCK_OK)
+        result = collect(found, lookup, why);
+    leave(lookup);
+    return result;
+}
+
+/* --- moving bytes -------------------------------------------------------- */
 
 enum { LATE_MOST = 64 };
 
@@ -30,7 +169,7 @@ void redis_socket_close(struct redis_socket *sock)
     fd_close(&sock->fd);
 }
 
-static enum lock_result socket_fail(struct redis_socket *sock, struct errmsg *why, const char *text)
+static enum lock_result hang_up(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
     redis_socket_close(sock);
     return errmsg_fail(why, LOCK_UNAVAILABLE, "%s", text);
@@ -38,8 +177,7 @@ static enum lock_result socket_fail(struct redis_socket *sock, struct errmsg *wh
 
 /* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too
  * late, or the alarm), LOCK_CANCELLED. */
-static enum lock_result socket_await(const struct redis_socket *sock, short events,
-                                     struct bound bound)
+static enum lock_result await(const struct redis_socket *sock, short events, struct bound bound)
 {
     struct pollfd fds[3] = {
         {.fd = sock->fd, .events = events},
@@ -72,7 +210,7 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
     char hinted[200];
     sock->hung_up = true;
     snprintf(hinted, sizeof hinted, "%s %s", text, hint);
-    return socket_fail(sock, why, may_want_tls(sock) ? hinted : text);
+    return hang_up(sock, why, may_want_tls(sock) ? hinted : text);
 }
 
 /* If this process was frozen, the answer may have arrived long before the deadline passed. So
@@ -99,12 +237,12 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
     if (errno == ECONNRESET || errno == EPIPE)
         return fail_closed(sock, why, strerror(errno));
     if (errno != EAGAIN)
-        return socket_fail(sock, why, strerror(errno));
-    result = socket_await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
+        return hang_up(sock, why, strerror(errno));
+    result = await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
     if (result == LOCK_OK && is_too_late(sock, bound))
         result = LOCK_UNAVAILABLE;
     if (result == LOCK_UNAVAILABLE)
-        return socket_fail(sock, why, too_late);
+        return hang_up(sock, why, too_late);
     if (result == LOCK_CANCELLED)
         redis_socket_close(sock);
     return result;
@@ -151,11 +289,11 @@ enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, si
     *length = 0;
     for (;;) {
         if (is_too_late(sock, bound))
-            return socket_fail(sock, why, late);
+            return hang_up(sock, why, late);
         ssize_t received = receive_some(sock, bytes, size);
         if (received > 0) {
             if (bytes[0] == TLS_ALERT && may_want_tls(sock))
-                return socket_fail(sock, why, "it answers in TLS; use rediss://");
+                return hang_up(sock, why, "it answers in TLS; use rediss://");
             sock->heard = true;
             *length = (size_t)received;
             return LOCK_OK;
@@ -183,11 +321,9 @@ static enum lock_result connect_error(bool is_tcp, int error, struct errmsg *why
     return !is_tcp && (error == EACCES || error == EPERM) ? LOCK_REFUSED : LOCK_UNAVAILABLE;
 }
 
-static enum lock_result socket_connect_to(struct redis_socket *sock, const struct address *address,
-                                          struct bound bound, struct errmsg *why)
+static enum lock_result connect_to(struct redis_socket *sock, const struct address *address,
+                                   struct bound bound, struct errmsg *why)
 {
-    int error = 0;
-    socklen_t size = sizeof error;
     sock->fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock->fd < 0) {
         errmsg_set(why, "no socket: %s", strerror(errno));
@@ -195,15 +331,19 @@ static enum lock_result socket_connect_to(struct redis_socket *sock, const struc
     }
     if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
         return LOCK_OK;
+
+    int error = errno;
+    socklen_t size = sizeof error;
+    enum lock_result result = LOCK_OK;
+    if (error == EINPROGRESS) {
+        errmsg_set(why, "the connection timed out");
+        result = await(sock, POLLOUT, bound);
+        if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+            error = errno;
+    }
     /* EAGAIN: the queue of a Unix socket is full, and poll(2) cannot wait for it. */
-    enum lock_result result = errno == EINPROGRESS ? socket_await(sock, POLLOUT, bound)
-                                                   : connect_error(sock->is_tcp, errno, why);
-    if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-        error = errno;
     if (result == LOCK_OK && error != 0)
         result = connect_error(sock->is_tcp, error, why);
-    else if (result == LOCK_UNAVAILABLE && why->text[0] == '\0')
-        errmsg_set(why, "the connection timed out");
     if (result != LOCK_OK)
         redis_socket_close(sock);
     return result;
@@ -231,21 +371,22 @@ static void set_tcp_options(int fd)
 static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls,
                                   const char *host, struct bound bound, struct errmsg *why)
 {
-    static const char hint[] =
-        "; if the server does not use TLS, use redis://"; /* not from a server that has spoken TLS before */
-    const char *suffix = sock->heard ? "" : hint;
+    /* A server that has spoken TLS before needs no hint. */
+    const char *hint = sock->heard ? "" : "; if the server does not use TLS, use redis://";
     char hung[120], closed[120];
-    snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", suffix);
-    snprintf(closed, sizeof closed, "it closed the connection during the TLS handshake%s", suffix);
+    snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", hint);
+    snprintf(closed, sizeof closed, "it closed the connection during the TLS handshake%s", hint);
+
     enum lock_result result = redis_tls_begin(&sock->tls, tls, sock->fd, host, why);
     if (result != LOCK_OK)
         redis_socket_close(sock);
     while (result == LOCK_OK) {
         int done = redis_tls_handshake(sock->tls);
         if (done > 0)
-            break;
-        result =
-            done == 0 ? socket_fail(sock, why, closed) : await_more(sock, POLLIN, hung, bound, why);
+            return LOCK_OK;
+        if (done == 0)
+            return hang_up(sock, why, closed);
+        result = await_more(sock, POLLIN, hung, bound, why);
     }
     return result;
 }
@@ -264,7 +405,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
         struct bound share = bound_share(bound, addresses->count - i);
         why->text[0] = '\0';
         sock->is_tcp = addresses->list[i].at.ss_family != AF_UNIX;
-        result = socket_connect_to(sock, &addresses->list[i], share, why);
+        result = connect_to(sock, &addresses->list[i], share, why);
         if (result == LOCK_OK && sock->is_tcp)
             set_tcp_options(sock->fd);
         if (result == LOCK_OK && tls != NULL) {

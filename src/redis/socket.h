@@ -1,18 +1,38 @@
-/* The socket to a Redis server: TCP, plain or with TLS, or a Unix socket. It moves bytes,
- * with a deadline on every wait, and does not interpret them. Every failure closes it. */
+/* Host names to addresses, and the socket to a Redis server: TCP, plain or with TLS, or a Unix
+ * socket. It moves bytes, with a deadline on every wait, and does not interpret them. Every
+ * failure closes it. */
 #ifndef DLOCK_REDIS_SOCKET_H
 #define DLOCK_REDIS_SOCKET_H
 
 #include "lock/result.h"
-#include "redis/resolve.h"
 #include "util/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 struct redis_tls;
 struct redis_tls_session;
+
+enum { ADDRESSES_MOST = 8 };
+
+struct address {
+    struct sockaddr_storage at;
+    socklen_t size;
+};
+
+struct addresses {
+    int count;
+    struct address list[ADDRESSES_MOST];
+};
+
+/* Looks up host (a name, an IPv4 or an IPv6 address) and port (a number), in
+ * the order of RFC 6724 that getaddrinfo(3) gives.
+ * LOCK_OK with at least one address; LOCK_UNAVAILABLE with *why set;
+ * LOCK_CANCELLED; LOCK_SYSTEM. */
+enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,
+                               struct bound bound, struct errmsg *why);
 
 struct redis_socket {
     int fd;                        /* -1: closed */

@@ -1,19 +1,16 @@
-#include "redis/subscribe.h"
+/* Notifications: redis/conn.h. */
+#include "redis/conn.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A server, or a proxy before it, that closes the connection instead of refusing is not
- * asked for ever: the lock must still be looked at. A single connection may have ended by
- * itself. */
-enum { BROKEN_MOST = 2 };
-
-static bool is_current(const struct redis_listening *listening, const struct redis_conn *conn)
-{
-    return conn->socket.fd >= 0 && listening->serial == conn->serial;
-}
-
-enum { CHANNELS_MOST = 2 };
+enum {
+    /* A server, or a proxy before it, that closes the connection instead of refusing is asked
+     * only so often: the lock must still be looked at. A single connection may have ended by
+     * itself. */
+    BROKEN_MOST = 2,
+    CHANNELS_MOST = 2,
+};
 
 /* The channels for these notifications. */
 static int channel_names(struct redis_channels channels, const char *names[CHANNELS_MOST])
@@ -26,64 +23,17 @@ static int channel_names(struct redis_channels channels, const char *names[CHANN
     return count;
 }
 
-/* On a different connection, all of it begins anew. */
-static void look_at_connection(struct redis_listening *listening, const struct redis_conn *conn)
-{
-    if (is_current(listening, conn))
-        return;
-    *listening = (struct redis_listening){.serial = conn->serial, .broken = listening->broken};
-    if (listening->broken >= BROKEN_MOST) {
-        listening->broken = 0;
-        listening->no_touches = listening->no_wake = true;
-        errmsg_set(&listening->why_touches, "the connection ended when CLIENT TRACKING was tried");
-        errmsg_set(&listening->why_wake, "the connection ended when SUBSCRIBE was tried");
-    }
-}
-
 /* The reply to (UN)SUBSCRIBE: that word, the channel, the number of subscriptions. */
 static bool is_count(const redisReply *reply, const char *word, long long count)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-           reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, word) == 0 &&
+           strcmp(redis_reply_text(reply->element[0]), word) == 0 &&
            reply->element[2]->type == REDIS_REPLY_INTEGER && reply->element[2]->integer == count;
 }
 
 static bool is_error(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ERROR;
-}
-
-static void free_replies(redisReply **replies, int count)
-{
-    while (count > 0)
-        freeReplyObject(replies[--count]);
-}
-
-/* The refusals of the server during one call. */
-struct refusals {
-    struct errmsg touches, wake;
-    bool pass; /* one of them is caused by a passing problem: nothing is learnt from it */
-};
-
-/* Keeps the first one. */
-static void note_refusal(struct refusals *refusals, struct errmsg *refusal, const char *command,
-                         const redisReply *error)
-{
-    struct errmsg ignored = {""};
-    refusals->pass |= redis_error_has_code(error->str) &&
-                      redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
-    if (refusal->text[0] == '\0')
-        errmsg_set(refusal, "%s: %.400s", command, error->str);
-}
-
-/* It is unknown what the connection would accept now; another one may do. */
-static enum lock_result subscribe_give_up(struct redis_conn *conn, const redisReply *error,
-                                          struct errmsg *why)
-{
-    (void)redis_error_result(error->str, why); /* for the text */
-    redis_conn_close(conn);
-    return LOCK_UNAVAILABLE;
 }
 
 /* Servers before Redis 6.2 leave a transaction open if they do not execute it for another
@@ -93,11 +43,51 @@ static bool is_discarded(const redisReply *exec)
     return is_error(exec) && strncmp(exec->str, "EXECABORT", strlen("EXECABORT")) == 0;
 }
 
+static redisReply *take_over(redisReply **reply)
+{
+    redisReply *taken = *reply;
+    *reply = NULL;
+    return taken;
+}
+
+static void free_replies(redisReply **replies, int count)
+{
+    while (count > 0)
+        freeReplyObject(replies[--count]);
+}
+
+/* One call of redis_subscribe_call(). */
+struct attempt {
+    struct redis_conn *conn;
+    struct redis_channels channels;    /* to subscribe to */
+    struct errmsg no_touches, no_wake; /* the server's first refusal of each */
+    bool pass;         /* one of them has a passing cause: nothing is learnt from it */
+    redisReply *reply; /* the script's; NULL: it has not been run */
+    struct errmsg *why;
+};
+
+static void note_refusal(struct attempt *attempt, struct errmsg *refusal, const char *command,
+                         const redisReply *error)
+{
+    struct errmsg ignored = {""};
+    attempt->pass |= redis_error_has_code(error->str) &&
+                     redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
+    if (refusal->text[0] == '\0')
+        errmsg_set(refusal, "%s: %.400s", command, error->str);
+}
+
+/* It is unknown what the connection would accept now; another one may do. */
+static enum lock_result give_up(const struct attempt *attempt, const redisReply *error)
+{
+    (void)redis_error_result(error->str, attempt->why); /* for the text */
+    redis_conn_close(attempt->conn);
+    return LOCK_UNAVAILABLE;
+}
+
 /* Asks for the id of the connection, and for permission for the other commands: a
  * connection that could not leave a channel again, or not end a transaction, would be of
  * no use. */
-static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn,
-                               struct refusals *refusals, struct bound bound, struct errmsg *why)
+static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 {
     enum { ID, LEAVE, BEGIN, END, QUESTIONS };
     static const char *const names[QUESTIONS] = {"CLIENT ID", "UNSUBSCRIBE", "MULTI", "EXEC"};
@@ -105,21 +95,23 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
                                                       redis_words("UNSUBSCRIBE", REDIS_INVALIDATE),
                                                       redis_words("MULTI"), redis_words("EXEC")};
     redisReply *replies[QUESTIONS];
-    enum lock_result result = redis_conn_call(conn, commands, QUESTIONS, replies, bound, why);
+    enum lock_result result =
+        redis_conn_call(attempt->conn, commands, QUESTIONS, replies, bound, attempt->why);
     if (result != LOCK_OK)
         return result;
+
     for (int i = 0; i < QUESTIONS; i++) {
         if (is_error(replies[i]))
-            note_refusal(refusals, &refusals->touches, names[i], replies[i]);
+            note_refusal(attempt, &attempt->no_touches, names[i], replies[i]);
         if (is_error(replies[i]) && i != ID)
-            note_refusal(refusals, &refusals->wake, names[i], replies[i]);
+            note_refusal(attempt, &attempt->no_wake, names[i], replies[i]);
     }
     if (!is_error(replies[BEGIN]) && is_error(replies[END]) && !is_discarded(replies[END]))
-        result = subscribe_give_up(conn, replies[END], why);
+        result = give_up(attempt, replies[END]);
     else if (replies[ID]->type == REDIS_REPLY_INTEGER && replies[ID]->integer > 0)
-        listening->id = replies[ID]->integer;
+        attempt->conn->listening.id = replies[ID]->integer;
     else if (!is_error(replies[ID]))
-        result = redis_conn_nonsense(conn, why);
+        result = redis_conn_nonsense(attempt->conn, attempt->why);
     free_replies(replies, QUESTIONS);
     return result;
 }
@@ -132,12 +124,11 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
 struct batch {
     struct redis_command commands[2 * CHANNELS_MOST + 5];
     redisReply *replies[2 * CHANNELS_MOST + 5];
-    struct redis_channels channels; /* that it subscribes to */
     int count, left, on, spare, asking, script, entered;
     char id[24];
 };
 
-static int subscribe_add(struct batch *batch, struct redis_command command)
+static int add(struct batch *batch, struct redis_command command)
 {
     batch->commands[batch->count] = command;
     return batch->count++;
@@ -145,160 +136,178 @@ static int subscribe_add(struct batch *batch, struct redis_command command)
 
 /* CLIENT CACHING and ASKING apply only to the next command, so there is room for one of
  * them: an unneeded report of a touch does no harm. */
-static void fill_batch(struct batch *batch, const struct redis_listening *listening,
-                       const struct redis_command *script, struct redis_channels channels,
-                       bool asking)
+static void fill(struct batch *batch, const struct attempt *attempt,
+                 const struct redis_command *script)
 {
+    const struct redis_listening *listening = &attempt->conn->listening;
     const char *leave[CHANNELS_MOST], *enter[CHANNELS_MOST];
-    bool tells = redis_subscribe_any(channels) && !listening->no_touches;
-    *batch = (struct batch){.on = -1, .spare = -1, .asking = -1, .channels = channels};
+    bool tells = redis_subscribe_any(attempt->channels) && !listening->no_touches;
+    *batch = (struct batch){.on = -1, .spare = -1, .asking = -1};
     batch->left = channel_names(listening->channels, leave);
-    batch->entered = channel_names(channels, enter);
+    batch->entered = channel_names(attempt->channels, enter);
+
     for (int i = 0; i < batch->left; i++)
-        subscribe_add(batch, redis_words("UNSUBSCRIBE", leave[i]));
+        add(batch, redis_words("UNSUBSCRIBE", leave[i]));
     if (tells && !listening->on) {
         snprintf(batch->id, sizeof batch->id, "%lld", listening->id);
-        batch->on = subscribe_add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT",
-                                                     batch->id, "OPTOUT", "NOLOOP"));
+        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id,
+                                           "OPTOUT", "NOLOOP"));
     }
-    if (asking)
-        batch->asking = subscribe_add(batch, redis_words("ASKING"));
-    else if ((tells || listening->on) && !channels.touches)
-        batch->spare = subscribe_add(batch, redis_words("CLIENT", "CACHING", "NO"));
+    if (attempt->conn->asking)
+        batch->asking = add(batch, redis_words("ASKING"));
+    else if ((tells || listening->on) && !attempt->channels.touches)
+        batch->spare = add(batch, redis_words("CLIENT", "CACHING", "NO"));
+
     if (batch->entered > 0)
-        subscribe_add(batch, redis_words("MULTI"));
-    batch->script = subscribe_add(batch, *script);
+        add(batch, redis_words("MULTI"));
+    batch->script = add(batch, *script);
     for (int i = 0; i < batch->entered; i++)
-        subscribe_add(batch, redis_words("SUBSCRIBE", enter[i]));
+        add(batch, redis_words("SUBSCRIBE", enter[i]));
     if (batch->entered > 0)
-        subscribe_add(batch, redis_words("EXEC"));
+        add(batch, redis_words("EXEC"));
 }
 
-static redisReply *take_over(redisReply **reply)
-{
-    redisReply *taken = *reply;
-    *reply = NULL;
-    return taken;
-}
-
-/* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK with *reply NULL: nothing
+/* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK without attempt->reply: nothing
  * was carried out. */
-static enum lock_result read_transaction(struct redis_listening *listening, struct redis_conn *conn,
-                                         struct batch *batch, redisReply **reply,
-                                         struct refusals *refusals, struct errmsg *why)
+static enum lock_result read_transaction(struct attempt *attempt, const struct batch *batch)
 {
     redisReply *const *queued = &batch->replies[batch->script];
     const redisReply *begin = queued[-1], *exec = batch->replies[batch->count - 1];
     /* Without MULTI the script was run and the channels were entered one by one; EXEC may
      * answer EXECABORT even then. */
     if (is_error(begin))
-        return subscribe_give_up(conn, begin, why);
+        return give_up(attempt, begin);
     for (int i = 1; is_error(exec) && i <= batch->entered; i++)
         if (is_error(queued[i]))
-            note_refusal(refusals,
-                         batch->channels.touches && i == 1 ? &refusals->touches : &refusals->wake,
+            note_refusal(attempt,
+                         attempt->channels.touches && i == 1 ? &attempt->no_touches
+                                                             : &attempt->no_wake,
                          "SUBSCRIBE", queued[i]);
     if (is_error(exec))
-        return is_discarded(exec) ? LOCK_OK : subscribe_give_up(conn, exec, why);
+        return is_discarded(exec) ? LOCK_OK : give_up(attempt, exec);
+
     bool whole = exec->type == REDIS_REPLY_ARRAY && exec->elements == 1 + (size_t)batch->entered;
     for (int i = 1; whole && i <= batch->entered; i++)
         whole = is_count(exec->element[i], "subscribe", i);
     if (!whole)
-        return redis_conn_nonsense(conn, why);
-    listening->channels = batch->channels;
-    *reply = take_over(&exec->element[0]);
+        return redis_conn_nonsense(attempt->conn, attempt->why);
+    attempt->conn->listening.channels = attempt->channels;
+    attempt->reply = take_over(&exec->element[0]);
     return LOCK_OK;
 }
 
-/* Reads the replies. LOCK_UNAVAILABLE: the connection is closed, since it is unknown what
+/* Reads the replies. LOCK_UNAVAILABLE: the connection is closed, because it is unknown what
  * it would accept now. */
-static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn,
-                                   struct batch *batch, redisReply **reply,
-                                   struct refusals *refusals, struct errmsg *why)
+static enum lock_result read_batch(struct attempt *attempt, struct batch *batch)
 {
-    const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
-    const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
+    struct redis_listening *listening = &attempt->conn->listening;
     for (int i = 0; i < batch->left; i++) {
         if (is_error(batch->replies[i]))
-            return subscribe_give_up(conn, batch->replies[i], why);
+            return give_up(attempt, batch->replies[i]);
         if (!is_count(batch->replies[i], "unsubscribe", batch->left - 1 - i))
-            return redis_conn_nonsense(conn, why);
+            return redis_conn_nonsense(attempt->conn, attempt->why);
     }
     listening->channels = (struct redis_channels){0};
+
+    const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
     if (on != NULL && is_error(on))
-        note_refusal(refusals, &refusals->touches, "CLIENT TRACKING", on);
+        note_refusal(attempt, &attempt->no_touches, "CLIENT TRACKING", on);
     else if (on != NULL && on->type != REDIS_REPLY_STATUS)
-        return redis_conn_nonsense(conn, why);
+        return redis_conn_nonsense(attempt->conn, attempt->why);
     else if (on != NULL)
         listening->on = true;
-    if (spare != NULL && is_error(spare) && redis_subscribe_any(batch->channels))
-        note_refusal(refusals, &refusals->touches, "CLIENT CACHING", spare);
+    const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
+    if (spare != NULL && is_error(spare) && redis_subscribe_any(attempt->channels))
+        note_refusal(attempt, &attempt->no_touches, "CLIENT CACHING", spare);
+
     if (batch->entered > 0)
-        return read_transaction(listening, conn, batch, reply, refusals, why);
-    *reply = take_over(&batch->replies[batch->script]);
+        return read_transaction(attempt, batch);
+    attempt->reply = take_over(&batch->replies[batch->script]);
     return LOCK_OK;
 }
 
-static void learn(struct redis_listening *listening, const struct refusals *refusals)
+static enum lock_result run(struct attempt *attempt, const struct redis_command *script,
+                            struct bound bound)
 {
-    if (refusals->pass)
-        return;
-    if (refusals->touches.text[0] != '\0') {
-        listening->no_touches = true;
-        listening->why_touches = refusals->touches;
+    struct batch batch;
+    fill(&batch, attempt, script);
+    enum lock_result result = redis_conn_call(attempt->conn, batch.commands, batch.count,
+                                              batch.replies, bound, attempt->why);
+    if (result != LOCK_OK)
+        return result;
+    result = read_batch(attempt, &batch);
+    /* Without ASKING the call is redirected back and forth; the script's own error
+     * says why it fails. */
+    if (attempt->reply != NULL && is_error(attempt->reply) && batch.asking >= 0 &&
+        is_error(batch.replies[batch.asking])) {
+        freeReplyObject(attempt->reply);
+        attempt->reply = take_over(&batch.replies[batch.asking]);
     }
-    if (refusals->wake.text[0] != '\0') {
-        listening->no_wake = true;
-        listening->why_wake = refusals->wake;
-    }
-}
-
-static enum lock_result call(struct redis_listening *listening, struct redis_conn *conn,
-                             const struct redis_command *script, struct redis_channels channels,
-                             redisReply **reply, struct bound bound, struct errmsg *why)
-{
-    struct refusals refusals = {.pass = false};
-    enum lock_result result = LOCK_OK;
-    *reply = NULL;
-    if (redis_subscribe_any(channels) && listening->id == 0 && !listening->no_touches)
-        result = ask_id(listening, conn, &refusals, bound, why);
-    channels.touches = channels.touches && refusals.touches.text[0] == '\0';
-    channels.wake = refusals.wake.text[0] == '\0' ? channels.wake : NULL;
-    /* A channel is refused, the server is full or busy, or the slot has moved: the script
-     * by itself may still be carried out, or its error says why not. */
-    for (; result == LOCK_OK && *reply == NULL; channels = (struct redis_channels){0}) {
-        struct batch batch;
-        fill_batch(&batch, listening, script, channels, conn->asking);
-        result = redis_conn_call(conn, batch.commands, batch.count, batch.replies, bound, why);
-        if (result != LOCK_OK)
-            break;
-        result = read_batch(listening, conn, &batch, reply, &refusals, why);
-        /* Without ASKING the call is redirected back and forth; the script's own error
-         * says why it fails. */
-        if (*reply != NULL && is_error(*reply) && batch.asking >= 0 &&
-            is_error(batch.replies[batch.asking])) {
-            freeReplyObject(*reply);
-            *reply = take_over(&batch.replies[batch.asking]);
-        }
-        free_replies(batch.replies, batch.count);
-    }
-    /* A server that is loading or busy refuses everything for a while. */
-    if (result == LOCK_OK &&
-        (!is_error(*reply) || strncmp((*reply)->str, "NOSCRIPT", strlen("NOSCRIPT")) == 0))
-        learn(listening, &refusals);
+    free_replies(batch.replies, batch.count);
     return result;
 }
 
-enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
-                                      const struct redis_command *script,
+/* A server that is loading or busy refuses everything for a while. */
+static void learn(const struct attempt *attempt)
+{
+    struct redis_listening *listening = &attempt->conn->listening;
+    bool ran = !is_error(attempt->reply) ||
+               strncmp(attempt->reply->str, "NOSCRIPT", strlen("NOSCRIPT")) == 0;
+    if (attempt->pass || !ran)
+        return;
+    if (attempt->no_touches.text[0] != '\0') {
+        listening->no_touches = true;
+        listening->why_touches = attempt->no_touches;
+    }
+    if (attempt->no_wake.text[0] != '\0') {
+        listening->no_wake = true;
+        listening->why_wake = attempt->no_wake;
+    }
+}
+
+static enum lock_result try(struct attempt *attempt, const struct redis_command *script,
+                            struct bound bound)
+{
+    const struct redis_listening *listening = &attempt->conn->listening;
+    enum lock_result result = LOCK_OK;
+    if (redis_subscribe_any(attempt->channels) && listening->id == 0 && !listening->no_touches)
+        result = ask_id(attempt, bound);
+    attempt->channels.touches &= attempt->no_touches.text[0] == '\0';
+    if (attempt->no_wake.text[0] != '\0')
+        attempt->channels.wake = NULL;
+    if (result == LOCK_OK)
+        result = run(attempt, script, bound);
+    /* A channel is refused, the server is full or busy, or the slot has moved: the script
+     * by itself may still be carried out, or its error says why not. */
+    if (result == LOCK_OK && attempt->reply == NULL) {
+        attempt->channels = (struct redis_channels){0};
+        result = run(attempt, script, bound);
+    }
+    if (result == LOCK_OK)
+        learn(attempt);
+    return result;
+}
+
+enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redis_command *script,
                                       struct redis_channels channels, redisReply **reply,
                                       struct bound bound, struct errmsg *why)
 {
-    look_at_connection(listening, conn);
-    channels.touches = channels.touches && !listening->no_touches;
-    channels.wake = listening->no_wake ? NULL : channels.wake;
-    bool fresh = redis_subscribe_any(channels) && !redis_subscribe_any(listening->channels);
-    enum lock_result result = call(listening, conn, script, channels, reply, bound, why);
+    struct redis_listening *listening = &conn->listening;
+    if (listening->broken >= BROKEN_MOST) {
+        listening->broken = 0;
+        listening->no_touches = listening->no_wake = true;
+        errmsg_set(&listening->why_touches, "the connection ended when CLIENT TRACKING was tried");
+        errmsg_set(&listening->why_wake, "the connection ended when SUBSCRIBE was tried");
+    }
+    struct attempt attempt = {
+        .conn = conn,
+        .channels = {.touches = channels.touches && !listening->no_touches,
+                     .wake = listening->no_wake ? NULL : channels.wake},
+        .why = why,
+    };
+    bool fresh = redis_subscribe_any(attempt.channels) && !redis_subscribe_any(listening->channels);
+    enum lock_result result = try(&attempt, script, bound);
+    *reply = attempt.reply;
     if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
         listening->broken++;
     else if (fresh && result == LOCK_OK)
@@ -306,17 +315,11 @@ enum lock_result redis_subscribe_call(struct redis_listening *listening, struct 
     return result;
 }
 
-bool redis_subscribe_any(struct redis_channels channels)
-{
-    return channels.touches || channels.wake != NULL;
-}
-
-struct redis_channels redis_subscribe_to(const struct redis_listening *listening,
-                                         const struct redis_conn *conn)
+struct redis_channels redis_subscribe_to(const struct redis_conn *conn)
 {
     struct redis_channels channels = {0};
-    if (is_current(listening, conn))
-        channels = listening->channels;
-    channels.touches = channels.touches && listening->on;
+    if (conn->socket.fd >= 0)
+        channels = conn->listening.channels;
+    channels.touches = channels.touches && conn->listening.on;
     return channels;
 }

@@ -9,18 +9,21 @@
  * on exec. */
 #include "redis/tls.h"
 
-#include "redis/tls_certs.h"
 #include "util/dl_openssl.h"
+#include "util/fileutils.h"
+#include "util/secret_file.h"
 #include "util/text.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* The version of a file that was read. */
 struct version {
@@ -93,6 +96,142 @@ static long socket_control(BIO *bio, int command, long number, void *data)
     return command == BIO_CTRL_FLUSH; /* nothing is kept back */
 }
 
+/* --- the files: trusted issuers, and our certificate --------------------- */
+
+/* Sets the reason why the file is unusable; LOCK_INVALID. */
+static enum lock_result unusable(const char *path, const char *what, struct errmsg *why)
+{
+    unsigned long code = openssl()->ERR_peek_error();
+    return errmsg_fail(why, LOCK_INVALID, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "",
+                       code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
+}
+
+/* OpenSSL's own words for what cannot be opened are of no help, and it would wait for a pipe,
+ * which has its content only once. LOCK_OK with the file open; LOCK_REFUSED: it may not be read;
+ * LOCK_INVALID. */
+static enum lock_result open_file(const char *path, int *fd, struct stat *status,
+                                  struct errmsg *why)
+{
+    *fd = file_open(AT_FDCWD, path, O_RDONLY, status);
+    if (*fd < 0)
+        return errmsg_fail(why, secret_error_result(errno), "%s: cannot read it: %s", path,
+                           strerror(errno));
+    if (S_ISREG(status->st_mode))
+        return LOCK_OK;
+    errmsg_set(why, "%s: it is a %s; it must be a file with certificates or a key in PEM", path,
+               S_ISDIR(status->st_mode) ? "directory" : "pipe or a device");
+    close(*fd);
+    return LOCK_INVALID;
+}
+
+static enum lock_result try_file(const char *path, struct errmsg *why)
+{
+    struct stat status;
+    int fd;
+    enum lock_result result = open_file(path, &fd, &status, why);
+    if (result == LOCK_OK)
+        close(fd);
+    return result;
+}
+
+static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct errmsg *why)
+{
+    openssl()->ERR_clear_error();
+    if (path == NULL) {
+        /* A missing store trusts no issuer, and each server is refused. */
+        (void)openssl()->SSL_CTX_set_default_verify_paths(context);
+        return LOCK_OK;
+    }
+    enum lock_result result = try_file(path, why);
+    if (result != LOCK_OK)
+        return result;
+    if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
+        return unusable(path, "there is no certificate in PEM in it", why);
+    /* Certificates in the file are trusted, even if they are no roots. */
+    (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context),
+                                                 X509_V_FLAG_PARTIAL_CHAIN);
+    return LOCK_OK;
+}
+
+/* There is no prompt for a passphrase. */
+/* NOLINTNEXTLINE(readability-non-const-parameter) */
+static int no_passphrase(char *bytes, int size, int writes, void *data)
+{
+    (void)bytes;
+    (void)size;
+    (void)writes;
+    (void)data;
+    return -1;
+}
+
+static enum lock_result read_key(const char *path, EVP_PKEY **key, struct errmsg *why)
+{
+    struct stat status;
+    int fd;
+    enum lock_result result = open_file(path, &fd, &status, why);
+    if (result != LOCK_OK)
+        return result;
+
+    if ((status.st_mode & S_IROTH) != 0) {
+        result =
+            errmsg_fail(why, LOCK_INVALID,
+                        "%s: it holds a private key, and others can read it; use chmod o=", path);
+    } else if (!secret_leave_no_core(why)) {
+        result = LOCK_SYSTEM;
+    } else {
+        openssl()->ERR_clear_error();
+        BIO *file = openssl()->BIO_new_fd(fd, BIO_NOCLOSE);
+        if (file != NULL)
+            *key = openssl()->PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
+        (void)openssl()->BIO_free(file);
+        if (*key == NULL)
+            result = unusable(
+                path, "there is no private key in PEM in it, or it needs a passphrase", why);
+    }
+    close(fd);
+    return result;
+}
+
+static enum lock_result load_key(SSL_CTX *context, const char *path, struct errmsg *why)
+{
+    EVP_PKEY *key = NULL;
+    enum lock_result result = read_key(path, &key, why);
+    if (result != LOCK_OK)
+        return result;
+    bool fits = openssl()->SSL_CTX_use_PrivateKey(context, key) == 1 &&
+                openssl()->SSL_CTX_check_private_key(context) == 1;
+    openssl()->EVP_PKEY_free(key);
+    return fits ? LOCK_OK : unusable(path, "this key does not match the certificate", why);
+}
+
+static enum lock_result load_certificate(SSL_CTX *context, const struct redis_settings *settings,
+                                         enum redis_fault *fault, struct errmsg *why)
+{
+    if (settings->cert == NULL && settings->key == NULL)
+        return LOCK_OK;
+    if (settings->cert == NULL) {
+        *fault = REDIS_FAULT_KEY;
+        return errmsg_fail(why, LOCK_INVALID, "a key needs its certificate; add --cert=FILE");
+    }
+    *fault = REDIS_FAULT_CERT;
+    enum lock_result result = try_file(settings->cert, why);
+    if (result != LOCK_OK)
+        return result;
+    openssl()->ERR_clear_error();
+    if (openssl()->SSL_CTX_use_certificate_chain_file(context, settings->cert) != 1)
+        return unusable(settings->cert, "there is no usable certificate in PEM in it", why);
+    *fault = settings->key != NULL ? REDIS_FAULT_KEY : REDIS_FAULT_CERT;
+    return load_key(context, settings->key != NULL ? settings->key : settings->cert, why);
+}
+
+static enum lock_result load_files(SSL_CTX *context, const struct redis_settings *settings,
+                                   enum redis_fault *fault, struct errmsg *why)
+{
+    *fault = REDIS_FAULT_CACERT;
+    enum lock_result result = load_issuers(context, settings->cacert, why);
+    return result == LOCK_OK ? load_certificate(context, settings, fault, why) : result;
+}
+
 /* --- shared by all connections ------------------------------------------- */
 
 static int on_certificate_request(SSL *ssl, void *data)
@@ -156,7 +295,7 @@ static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, str
     if (!make_context(tls))
         return errmsg_fail(why, LOCK_SYSTEM, "OpenSSL provides no TLS: %s",
                            openssl_reason(openssl()->ERR_peek_error()));
-    return redis_tls_load_files(tls->context, &tls->settings, fault, why);
+    return load_files(tls->context, &tls->settings, fault, why);
 }
 
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings,
@@ -165,16 +304,14 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
     *fault = REDIS_FAULT_NONE;
     if (!openssl_open(OPENSSL_TLS, why))
         return LOCK_INVALID;
-    enum lock_result result = LOCK_OK;
     struct redis_tls *made = calloc(1, sizeof *made);
     if (made == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
+
     made->settings = *settings;
-    if (make_method(made)) {
-        result = fill(made, fault, why);
-    } else {
-        result = errmsg_fail(why, LOCK_SYSTEM, "OpenSSL provides no TLS: out of memory");
-    }
+    enum lock_result result =
+        make_method(made) ? fill(made, fault, why)
+                          : errmsg_fail(why, LOCK_SYSTEM, "OpenSSL provides no TLS: out of memory");
     if (result == LOCK_OK)
         *tls = made;
     else
@@ -391,50 +528,44 @@ static bool has_certificate(const struct redis_tls_session *session)
 
 static enum lock_result refused_by_us(const struct redis_tls_session *session, struct errmsg *why)
 {
-    session->tls->was_refused = true;
     long verdict = openssl()->SSL_get_verify_result(session->ssl);
+    const char *reason = openssl()->X509_verify_cert_error_string(verdict);
+    session->tls->was_refused = true;
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        errmsg_set(
-            why,
+        return errmsg_fail(
+            why, LOCK_REFUSED,
             "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
-        break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        errmsg_set(why, "its certificate, or an issuer's, is not valid yet (or the clock of this "
-                        "host is wrong)");
-        break;
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "its certificate, or an issuer's, is not valid yet (or the clock of "
+                           "this host is wrong)");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        errmsg_set(why,
-                   "its certificate is from an unknown issuer (%s); use --cacert=FILE: the issuers "
-                   "to trust",
-                   openssl()->X509_verify_cert_error_string(verdict));
-        break;
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "its certificate is from an unknown issuer (%s); use --cacert=FILE: "
+                           "the issuers to trust",
+                           reason);
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        errmsg_set(why, "its certificate is for another name, not for %s", session->host);
-        break;
-    default:
-        errmsg_set(why, "its certificate was rejected: %s",
-                   openssl()->X509_verify_cert_error_string(verdict));
-        break;
+        return errmsg_fail(why, LOCK_REFUSED, "its certificate is for another name, not for %s",
+                           session->host);
+    default: return errmsg_fail(why, LOCK_REFUSED, "its certificate was rejected: %s", reason);
     }
-    return LOCK_REFUSED;
 }
 
 static enum lock_result refused_by_server(const struct redis_tls_session *session,
                                           struct errmsg *why)
 {
     session->tls->was_refused = true;
-    if (has_certificate(session))
-        errmsg_set(why, "it rejected our certificate (--cert): %s", openssl_reason(session->fault));
-    else
-        errmsg_set(why, "it requires a client certificate (--cert and --key): %s",
-                   openssl_reason(session->fault));
-    return LOCK_REFUSED;
+    return errmsg_fail(why, LOCK_REFUSED, "it %s: %s",
+                       has_certificate(session)
+                           ? "rejected our certificate (--cert)"
+                           : "requires a client certificate (--cert and --key)",
+                       openssl_reason(session->fault));
 }
 
 static bool is_about_our_certificate(const struct redis_tls_session *session, int reason)

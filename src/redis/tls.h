@@ -3,8 +3,7 @@
 #ifndef DLOCK_REDIS_TLS_H
 #define DLOCK_REDIS_TLS_H
 
-#include "lock/result.h"
-#include "redis/settings.h"
+#include "redis/url.h"
 
 #include <stdbool.h>
 #include <stddef.h>

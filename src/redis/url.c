@@ -1,115 +1,15 @@
 #include "redis/url.h"
 
+#include "util/secret_file.h"
 #include "util/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static bool url_fail(struct errmsg *why, const char *text)
-{
-    errmsg_set(why,
-               "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
-               "redis+sentinel://HOST,HOST/MASTER[/DB], "
-               "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is expected",
-               text);
-    return false;
-}
-
-static bool parse_database(struct redis_url *url, const char *text, struct errmsg *why)
-{
-    int64_t number;
-    if (!number_parse(text, 0, 1000000, &number))
-        return url_fail(why, "the database is not a whole number");
-    url->database = (int)number;
-    return true;
-}
-
-/* "password@", ":password@" or "user:password@", as redis-cli reads them: a lone word is
- * a password if ':' precedes it, otherwise a user. */
-static bool parse_login(struct redis_url *url, const char *text, size_t length, struct errmsg *why)
-{
-    const char *colon = memchr(text, ':', length);
-    size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
-    url->login_length = length;
-    if (!percent_decode(url->user, sizeof url->user, text, user_length))
-        return url_fail(why, "the user name is too long or wrongly encoded");
-    if (colon == NULL)
-        return true;
-    if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
-        return url_fail(why, "the password is too long or wrongly encoded");
-    url->has_password = url->password[0] != '\0';
-    return url->has_password || *url->user == '\0' || url_fail(why, "the password is empty");
-}
-
-/* "host", "host:port", "[::1]" or "[::1]:port". */
-static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length,
-                       struct errmsg *why)
-{
-    const char *end = text + length, *host = text, *host_end, *after;
-    if (length > 0 && *text == '[') {
-        host = text + 1;
-        host_end = memchr(host, ']', (size_t)(end - host));
-        if (host_end == NULL)
-            return url_fail(why, "the bracket of an IPv6 address is not closed");
-        after = host_end + 1;
-    } else {
-        host_end = memchr(text, ':', length);
-        if (host_end == NULL)
-            host_end = end;
-        after = host_end;
-    }
-    size_t host_length = (size_t)(host_end - host);
-    if (host_length == 0 || host_length >= sizeof at->host)
-        return url_fail(why, host_length == 0 ? "the host is empty" : "the host is too long");
-    snprintf(at->host, sizeof at->host, "%.*s", (int)host_length, host);
-    snprintf(at->port, sizeof at->port, "%s", port);
-    if (after == end)
-        return true;
-    size_t port_length = (size_t)(end - after - 1);
-    int64_t number;
-    if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
-        return url_fail(why, "the text after the host is not a port");
-    snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
-    return number_parse(at->port, 1, 65535, &number) ||
-           url_fail(why, "the port is not a number from 1 to 65535");
-}
-
-/* "host,host:port": several only if the topology allows it. */
-static bool parse_hosts(struct redis_url *url, const char *text, const char *end,
-                        struct errmsg *why)
-{
-    const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
-    if (url->topology == REDIS_ONE && memchr(text, ',', (size_t)(end - text)) != NULL)
-        return url_fail(why, "there are several hosts");
-    for (;;) {
-        const char *comma =
-            url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
-        const char *stop = comma != NULL ? comma : end;
-        if (url->host_count == REDIS_HOSTS_MOST)
-            return url_fail(why, "there are too many hosts");
-        if (!parse_host(&url->hosts[url->host_count], port, text, (size_t)(stop - text), why))
-            return false;
-        url->host_count++;
-        if (comma == NULL)
-            return true;
-        text = comma + 1;
-    }
-}
-
-/* "/master[/db]"; the remaining tail is the database. */
-static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
-{
-    if (**tail != '/')
-        return url_fail(why, "the name of the master is missing");
-    size_t length =
-        strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is an error */
-    if (length == 0 || (*tail)[1 + length] == '@' ||
-        !percent_decode(url->master, sizeof url->master, *tail + 1, length))
-        return url_fail(why, "the name of the master is missing, too long or wrongly encoded");
-    *tail += 1 + length;
-    return true;
-}
+/* --- places -------------------------------------------------------------- */
 
 const char *redis_endpoint_format(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE])
 {
@@ -132,7 +32,111 @@ void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, str
     errmsg_kind(why, kind);
 }
 
-static void url_show(struct redis_url *url)
+/* --- parsing ------------------------------------------------------------- */
+
+static bool refuse(struct errmsg *why, const char *text)
+{
+    errmsg_set(why,
+               "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
+               "redis+sentinel://HOST,HOST/MASTER[/DB], "
+               "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is expected",
+               text);
+    return false;
+}
+
+static bool parse_database(struct redis_url *url, const char *text, struct errmsg *why)
+{
+    int64_t number;
+    if (!number_parse(text, 0, 1000000, &number))
+        return refuse(why, "the database is not a whole number");
+    url->database = (int)number;
+    return true;
+}
+
+/* "password@", ":password@" or "user:password@", as redis-cli reads them: a lone word is
+ * a password if ':' precedes it, otherwise a user. */
+static bool parse_login(struct redis_url *url, const char *text, size_t length, struct errmsg *why)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
+    url->login_length = length;
+    if (!percent_decode(url->user, sizeof url->user, text, user_length))
+        return refuse(why, "the user name is too long or wrongly encoded");
+    if (colon == NULL)
+        return true;
+    if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
+        return refuse(why, "the password is too long or wrongly encoded");
+    url->has_password = url->password[0] != '\0';
+    return url->has_password || *url->user == '\0' || refuse(why, "the password is empty");
+}
+
+/* "host", "host:port", "[::1]" or "[::1]:port". */
+static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length,
+                       struct errmsg *why)
+{
+    const char *end = text + length;
+    bool bracket = length > 0 && *text == '[';
+    const char *host = bracket ? text + 1 : text;
+    const char *host_end = memchr(host, bracket ? ']' : ':', (size_t)(end - host));
+    if (host_end == NULL && bracket)
+        return refuse(why, "the bracket of an IPv6 address is not closed");
+    if (host_end == NULL)
+        host_end = end;
+
+    size_t host_length = (size_t)(host_end - host);
+    if (host_length == 0 || host_length >= sizeof at->host)
+        return refuse(why, host_length == 0 ? "the host is empty" : "the host is too long");
+    snprintf(at->host, sizeof at->host, "%.*s", (int)host_length, host);
+    snprintf(at->port, sizeof at->port, "%s", port);
+
+    const char *after = bracket ? host_end + 1 : host_end;
+    if (after == end)
+        return true;
+    size_t port_length = (size_t)(end - after - 1);
+    int64_t number;
+    if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
+        return refuse(why, "the text after the host is not a port");
+    snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
+    return number_parse(at->port, 1, 65535, &number) ||
+           refuse(why, "the port is not a number from 1 to 65535");
+}
+
+/* "host,host:port": several only if the topology allows it. */
+static bool parse_hosts(struct redis_url *url, const char *text, const char *end,
+                        struct errmsg *why)
+{
+    const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
+    const char *comma;
+    do {
+        comma = memchr(text, ',', (size_t)(end - text));
+        if (comma != NULL && url->topology == REDIS_ONE)
+            return refuse(why, "there are several hosts");
+        if (url->host_count == REDIS_HOSTS_MOST)
+            return refuse(why, "there are too many hosts");
+        const char *stop = comma != NULL ? comma : end;
+        if (!parse_host(&url->hosts[url->host_count], port, text, (size_t)(stop - text), why))
+            return false;
+        url->host_count++;
+        text = stop + 1;
+    } while (comma != NULL);
+    return true;
+}
+
+/* "/master[/db]"; the remaining tail is the database. */
+static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
+{
+    if (**tail != '/')
+        return refuse(why, "the name of the master is missing");
+    /* '@': a login with a slash in it, which is an error */
+    size_t length = strcspn(*tail + 1, "/?#@");
+    if (length == 0 || (*tail)[1 + length] == '@' ||
+        !percent_decode(url->master, sizeof url->master, *tail + 1, length))
+        return refuse(why, "the name of the master is missing, too long or wrongly encoded");
+    *tail += 1 + length;
+    return true;
+}
+
+static void show(struct redis_url *url)
 {
     char host[ENDPOINT_TEXT_SIZE];
     static const char *const kinds[] = {"", "+sentinel", "+cluster"};
@@ -150,24 +154,22 @@ static void url_show(struct redis_url *url)
 static bool parse_tcp(struct redis_url *url, const char *rest, struct errmsg *why)
 {
     size_t length = strcspn(rest, "/?#");
-    const char *tail = rest + length, *at = NULL;
-    for (const char *c = rest; c < tail; c++)
-        if (*c == '@')
-            at = c;
+    const char *tail = rest + length;
+    const char *at = memrchr(rest, '@', length);
     if (at != NULL && !parse_login(url, rest, (size_t)(at - rest), why))
         return false;
-    const char *host = at != NULL ? at + 1 : rest;
-    if (!parse_hosts(url, host, tail, why))
+    if (!parse_hosts(url, at != NULL ? at + 1 : rest, tail, why))
         return false;
     if (url->topology == REDIS_SENTINEL && !parse_master(url, &tail, why))
         return false;
     if (*tail == '/' && tail[1] != '\0' && !parse_database(url, tail + 1, why))
         return false;
     if (url->topology == REDIS_CLUSTER && url->database != 0)
-        return url_fail(why, "a Cluster has only database 0");
+        return refuse(why, "a Cluster has only database 0");
     if (*tail == '?' || *tail == '#')
-        return url_fail(why, "the text after the host is not a database");
-    url_show(url);
+        return refuse(why, "the text after the host is not a database");
+
+    show(url);
     return true;
 }
 
@@ -179,20 +181,22 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
             return false;
         rest = at + 1;
     }
+
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
-        return url_fail(why, "the path of the Unix socket must begin with a slash");
+        return refuse(why, "the path of the Unix socket must begin with a slash");
     if (strstr(rest, "://") != NULL) /* perhaps with a login, which must not get into `shown` */
-        return url_fail(
-            why, "the path of the Unix socket contains another URL; separate URLs by blanks");
+        return refuse(why,
+                      "the path of the Unix socket contains another URL; separate URLs by blanks");
+
     char *path = url->hosts[0].path;
     url->host_count = 1;
     if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))
-        return url_fail(why, "the path of the Unix socket is too long or wrongly encoded");
+        return refuse(why, "the path of the Unix socket is too long or wrongly encoded");
     const char *query = rest + length;
     if (*query != '\0') {
         if (strncmp(query, "?db=", 4) != 0)
-            return url_fail(why, "only db=N may follow the '?'");
+            return refuse(why, "only db=N may follow the '?'");
         if (!parse_database(url, query + 4, why))
             return false;
     }
@@ -231,7 +235,7 @@ static bool no_scheme(const char *text, struct errmsg *why)
                  (int)(scheme < 100 ? scheme : 100), text);
     else
         snprintf(named, sizeof named, "it has an unknown scheme");
-    return url_fail(why, named);
+    return refuse(why, named);
 }
 
 bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why)
@@ -264,15 +268,15 @@ bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why
     return no_scheme(text, why);
 }
 
-static const char blank[] = " \t\r\n\v\f";
+static const char blanks[] = " \t\r\n\v\f";
 
 static enum lock_result parse_words(struct redis_urls *urls, char *text, struct errmsg *why)
 {
-    char *rest, *word = strtok_r(text, blank, &rest);
+    char *rest, *word = strtok_r(text, blanks, &rest);
     do {
         if (!redis_url_parse(&urls->list[urls->count++], word != NULL ? word : "", why))
             return LOCK_INVALID;
-    } while (word != NULL && (word = strtok_r(NULL, blank, &rest)) != NULL);
+    } while (word != NULL && (word = strtok_r(NULL, blanks, &rest)) != NULL);
     return LOCK_OK;
 }
 
@@ -281,7 +285,7 @@ enum lock_result redis_urls_parse(struct redis_urls *urls, const char *text, str
     size_t most = 1;
     char *copy = strdup(text), place[48];
     enum lock_result result = LOCK_SYSTEM;
-    for (const char *at = text; (at = strpbrk(at, blank)) != NULL; at++)
+    for (const char *at = text; (at = strpbrk(at, blanks)) != NULL; at++)
         most++;
     *urls = (struct redis_urls){.list = calloc(most, sizeof *urls->list)};
     if (copy != NULL && urls->list != NULL)
@@ -303,4 +307,194 @@ void redis_urls_free(struct redis_urls *urls)
     if (urls->list != NULL)
         explicit_bzero(urls->list, (size_t)urls->count * sizeof *urls->list);
     free(urls->list);
+}
+
+/* --- the login ----------------------------------------------------------- */
+
+static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
+
+static enum lock_result read_password(struct redis_url *url, const char *path, struct errmsg *why)
+{
+    struct secret secret;
+    enum lock_result result =
+        secret_read(&secret, path, why) ? LOCK_OK : secret_error_result(errno);
+    if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL)
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: there is a NUL in it", path);
+    else if (result == LOCK_OK && secret.length >= sizeof url->password)
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: it is too long for a password", path);
+
+    if (result == LOCK_OK) /* the rest of url->password is NULs: redis_url_parse() */
+        memcpy(url->password, secret.bytes, secret.length);
+    else
+        errmsg_kind(why, "the password file");
+    url->has_password = result == LOCK_OK;
+    secret_wipe(&secret);
+    return result;
+}
+
+/* systemd.exec(5), LoadCredential= */
+static enum lock_result read_credential(struct redis_url *url, struct errmsg *why)
+{
+    char path[4096];
+    const char *directory = getenv("CREDENTIALS_DIRECTORY");
+    if (directory == NULL || *directory != '/')
+        return LOCK_OK;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path ||
+        access(path, F_OK) != 0)
+        return LOCK_OK; /* the service has others */
+    url->password_from = "the credential dlock.password";
+    return read_password(url, path, why);
+}
+
+static enum lock_result read_variable(struct redis_url *url, struct errmsg *why)
+{
+    const char *text = getenv(variable);
+    if (text == NULL || *text == '\0')
+        return LOCK_OK;
+    if (strlen(text) >= sizeof url->password)
+        return errmsg_fail(why, LOCK_INVALID, "%s: it is too long for a password", variable);
+    text_copy(url->password, sizeof url->password, text);
+    url->password_from = variable;
+    url->has_password = true;
+    return LOCK_OK;
+}
+
+const char *redis_login_hint(void)
+{
+    return getenv("DLOCK_HELD") != NULL
+               ? " (a password on the command line of the dlock around it is not passed on)"
+               : "";
+}
+
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
+                                  enum redis_fault *fault, struct errmsg *why)
+{
+    enum lock_result result = LOCK_OK;
+    *fault = REDIS_FAULT_NONE;
+    url->password_from = "the URL";
+    if (!url->has_password && settings->password_file != NULL) {
+        url->password_from = settings->password_file;
+        result = read_password(url, settings->password_file, why);
+    } else if (!url->has_password) {
+        result = read_credential(url, why);
+        if (result == LOCK_OK && !url->has_password)
+            result = read_variable(url, why);
+    }
+    if (result != LOCK_OK)
+        return result;
+
+    *fault = REDIS_FAULT_URL;
+    if (!url->has_password && *url->user != '\0')
+        return errmsg_fail(
+            why, LOCK_INVALID,
+            "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
+            "the credential %s or %s can set one%s",
+            credential, variable, redis_login_hint());
+    return !url->has_password || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
+}
+
+/* A password with a colon in it needs a user, or a colon before it. */
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why)
+{
+    enum lock_result result = read_password(url, path, why);
+    if (result != LOCK_OK)
+        return result;
+    url->password_from = path;
+
+    const char *colon = strchr(url->password, ':');
+    if (colon != NULL) {
+        size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
+        if (length >= sizeof url->user || rest == 0)
+            return errmsg_fail(why, LOCK_INVALID, "the password file %.300s: %s", path,
+                               rest == 0 ? "the password is empty" : "the user is too long");
+        memcpy(url->user, url->password, length);
+        url->user[length] = '\0';
+        memmove(url->password, colon + 1, rest);
+        explicit_bzero(url->password + rest, length + 1);
+    }
+    return secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
+}
+
+/* --- hiding -------------------------------------------------------------- */
+
+/* The first URL of a text. */
+struct login {
+    size_t begin, length; /* of the login, without its "@"; of length 0: none */
+    size_t end;           /* of the URL */
+    bool has_password;
+};
+
+/* False if the first word is no URL. */
+static bool read_login(const char *text, struct login *login)
+{
+    struct redis_url url = {0};
+    struct errmsg ignored = {""};
+    size_t blank = strspn(text, blanks), length = strcspn(text + blank, blanks);
+    char *copy = strndup(text + blank, length);
+    bool parsed = length == 0 || (copy != NULL && redis_url_parse(&url, copy, &ignored));
+    *login = (struct login){.end = blank + length, .has_password = url.has_password};
+    if (parsed && length > 0) {
+        login->begin = (size_t)(strstr(text, "//") - text) + 2;
+        login->length = url.login_length;
+    }
+    if (copy != NULL)
+        explicit_bzero(copy, length);
+    explicit_bzero(&url, sizeof url);
+    free(copy);
+    return parsed;
+}
+
+/* True if a login may be anywhere in the text, because a word is no URL. */
+static bool is_unclear(const char *text)
+{
+    struct login login;
+    for (const char *at = text; *at != '\0'; at += login.end)
+        if (!read_login(at, &login))
+            return strchr(text, '@') != NULL;
+    return false;
+}
+
+bool url_redact_has_password(const char *text)
+{
+    struct login login;
+    bool has = is_unclear(text);
+    for (const char *at = text; *at != '\0' && !has; at += login.end)
+        has = read_login(at, &login) && login.has_password;
+    return has;
+}
+
+static void blot_unclear(char *text)
+{
+    if (!is_unclear(text))
+        return;
+    for (; *text != '\0'; text++)
+        if (strchr(blanks, *text) == NULL)
+            *text = '*';
+}
+
+void url_redact_logins(char *text)
+{
+    struct login login;
+    blot_unclear(text);
+    for (char *at = text; *at != '\0'; at += login.end)
+        if (read_login(at, &login))
+            memset(at + login.begin, '*', login.length);
+}
+
+void url_redact_passwords(char *text)
+{
+    struct login login;
+    blot_unclear(text);
+    for (char *at = text; *at != '\0'; at += login.end) {
+        if (!read_login(at, &login) || !login.has_password)
+            continue;
+        char *from = memchr(at + login.begin, ':', login.length);
+        char *to = at + login.begin + login.length;
+        if (from == at + login.begin)
+            to++; /* the "@" of no user */
+        size_t rest = strlen(to), cut = (size_t)(to - from);
+        memmove(from, to, rest + 1);
+        memset(from + rest, 0, cut);
+        login.end -= cut;
+    }
 }

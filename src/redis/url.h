@@ -1,11 +1,14 @@
-/* The address of Redis: redis://[user[:password]@]host[:port][/db] or unix:///path[?db=N]
- * (IANA's provisional registration of "redis"); several hosts with commas between them in
+/* What dlock is told about Redis: the URL, the login, and the settings beside them.
+ *
+ * redis://[user[:password]@]host[:port][/db] or unix:///path[?db=N] (IANA's provisional
+ * registration of "redis"); several hosts with commas between them in
  * redis+sentinel://.../master[/db] and redis+cluster://; with TLS rediss://,
  * rediss+sentinel:// and rediss+cluster://. */
 #ifndef DLOCK_REDIS_URL_H
 #define DLOCK_REDIS_URL_H
 
 #include "lock/result.h"
+#include "util/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,12 +35,34 @@ struct redis_url {
     char user[256];
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;
-    size_t login_length;       /* of "user:password" in the text, behind its "//" */
+    size_t login_length;       /* of "user:password" in the text, after its "//" */
     const char *password_from; /* for messages; redis_login_find() sets it */
     bool is_of_sentinels;      /* their login, which is not in the URL */
     int database;
     char shown[384]; /* for messages: without user and password */
 };
+
+/* The settings beside the URL. The texts are the options', and live as long. */
+struct redis_settings {
+    struct duration timeout;         /* of one try: connecting, or one call */
+    const char *cacert, *cert, *key; /* files of TLS; NULL: none */
+    struct redis_tls *tls;     /* the result of these settings, the backend's own; NULL: no TLS */
+    const char *password_file; /* NULL: none */
+    const char *sentinel_password_file; /* NULL: none */
+    int wait_replicas;                  /* how many must have a take */
+    bool one_of_several;                /* others are asked at the same time */
+};
+
+/* The setting that cannot be used, for a caller that knows its source. */
+enum redis_fault {
+    REDIS_FAULT_NONE,
+    REDIS_FAULT_URL,
+    REDIS_FAULT_CACERT,
+    REDIS_FAULT_CERT,
+    REDIS_FAULT_KEY
+};
+
+/* --- places -------------------------------------------------------------- */
 
 enum {
     ENDPOINT_TEXT_SIZE =
@@ -53,6 +78,8 @@ const char *redis_endpoint_format(const struct redis_endpoint *at, char text[END
 /* Puts "KIND HOST:PORT" before the text. */
 void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, struct errmsg *why);
 
+/* --- parsing ------------------------------------------------------------- */
+
 /* Parses text; user, password and path are percent-decoded. redis_login_find() judges a
  * user without a password. False with *why set, which never contains the text itself: it
  * may include a password. */
@@ -67,5 +94,40 @@ struct redis_urls {
  * LOCK_SYSTEM with *why set as above. redis_urls_free() in every case. */
 enum lock_result redis_urls_parse(struct redis_urls *urls, const char *text, struct errmsg *why);
 void redis_urls_free(struct redis_urls *urls);
+
+/* --- the login ----------------------------------------------------------- */
+
+/* If the URL has no password, takes the first available of: the file of --password-file,
+ * the service's credential "dlock.password", REDISCLI_AUTH. Once there is a
+ * password, from any source, this process no longer leaves a core file.
+ * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file, which *why
+ * names, cannot be used or may not be read; LOCK_INVALID: a user without a password, for
+ * which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
+                                  enum redis_fault *fault, struct errmsg *why);
+
+/* Takes user and password from a file that holds USER:PASSWORD or PASSWORD.
+ * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why);
+
+/* What to add to a message about a missing password: if a dlock runs this one, its user may
+ * wonder why the same works outside. */
+const char *redis_login_hint(void);
+
+/* --- hiding --------------------------------------------------------------
+ *
+ * The logins, "user:password@", of the URLs in a text, with white space between them. If a word
+ * is no URL and there is an "@", all is hidden, and counts as a password: too much rather than
+ * too little. */
+
+/* True if the text contains a password. */
+bool url_redact_has_password(const char *text);
+
+/* Writes '*' over each login, and leaves the rest unchanged. */
+void url_redact_logins(char *text);
+
+/* Cuts each password out, leaving "//user@host" or "//host". The room that this leaves at
+ * the end is filled with NULs. */
+void url_redact_passwords(char *text);
 
 #endif

@@ -4,7 +4,7 @@
  * meant it. */
 #include "config/held_store.h"
 #include "fuzz_options.h"
-#include "redis/url_redact.h"
+#include "redis/url.h"
 #include "run/held_locks.h"
 #include "util/text.h"
 

@@ -2,7 +2,6 @@
  * its password cut out it leads to the same place. */
 #include "fuzz.h"
 #include "redis/url.h"
-#include "redis/url_redact.h"
 
 #include <stdlib.h>
 #include <string.h>

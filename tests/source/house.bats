@@ -35,6 +35,10 @@ END
     diff <(layers | sort) <(cd "$SRC" && find . -name '*.[ch]' -mindepth 2 ! -name embedded.h -printf '%h\n' | sed 's,^\./,,' | sort -u)
 }
 
+@test "redis/ knows no locks: of lock/ it includes only the results of a request" {
+    equals "$(grep -rhoE '^#include "[^"]+' "$SRC/redis" --include='*.[ch]' | grep -vE '"(util|redis)/' | sort -u)" '#include "lock/result.h'
+}
+
 # cycles FOLDER-OF-SOURCES: each group of files there, x.c with x.h as one, that include each other or call each
 # other's functions, however indirectly.
 cycles() {

@@ -1,8 +1,7 @@
 /* What the errors of Redis servers mean, in the words of each version. */
 #include "unit.h"
 
-#include "redis/error.h"
-#include "redis/login.h"
+#include "redis/reply.h"
 
 #define SCRIPT_5 "ERR Error running script (call to f_01): @user_script:3: @user_script: 3: "
 #define SCRIPT_7 " script: 01, on @user_script:3."
@@ -272,7 +271,7 @@ TEST(test_logins)
         struct errmsg why = {""};
         snprintf(url.user, sizeof url.user, "%s", row->user);
         url.password_from = "the URL";
-        redis_login_explain(&url, script, "dlock:job", row->error, &why);
+        redis_error_explain(&url, script, "dlock:job and {dlock:job}:*", row->error, &why);
         row_has(row->error, why.text, row->why);
     }
 }
@@ -292,7 +291,7 @@ TEST(test_repeated)
     FOR_ROWS(row, rows)
     {
         snprintf(text, sizeof text, "%s", row->error);
-        redis_login_hide(&url, text);
+        redis_error_hide_login(&url, text);
         row_text(row->error, text, row->shown);
     }
 }

@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include "redis/url.h"
-#include "redis/url_redact.h"
 
 static struct redis_url url;
 static struct errmsg why;

@@ -10,7 +10,6 @@
 #ifndef DLOCK_STORE_QUORUM_BACKEND_H
 #define DLOCK_STORE_QUORUM_BACKEND_H
 
-#include "redis/settings.h"
 #include "redis/url.h"
 #include "store/backend.h"
 

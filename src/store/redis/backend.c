@@ -1,7 +1,7 @@
 #include "store/redis/backend.h"
 
 #include "lock/token.h"
-#include "redis/login.h"
+#include "redis/reply.h"
 #include "redis/tls.h"
 #include "store/redis/cluster_list.h"
 #include "store/redis/doctor.h"
@@ -171,7 +171,7 @@ static enum lock_result read_release(struct redis_backend *redis, const redisRep
     if ((unwritten || redis_reply_is(reply, "released", 2)) &&
         strcmp(redis_reply_text(reply->element[1]), "now") == 0) {
         if (unwritten) {
-            (void)redis_login_error(&redis->url, redis_reply_text(reply->element[2]),
+            (void)redis_error_judge(&redis->url, redis_reply_text(reply->element[2]),
                                     &redis->unwritten);
             errmsg_prefix(&redis->unwritten, redis->url.shown);
             redis->base.warning = redis->unwritten.text;
@@ -220,7 +220,7 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
 {
     redisReply *reply;
     if (redis->base.queued) /* a waiter must still get calls */
-        call->channels = redis_subscribe_to(&redis->listening, &redis->conn);
+        call->channels = redis_subscribe_to(&redis->conn);
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (call->newer > 0)
         state->newer = call->newer;
@@ -292,8 +292,9 @@ static struct news redis_news(struct backend *backend)
     redis->watched = true;
     bool moved = redis_sentinel_moved(redis);
     struct news news = {
-        .fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
-    if (redis_subscribe_to(&redis->listening, &redis->conn).touches)
+        .fd = -1,
+        .cannot = redis->conn.listening.no_touches ? redis->conn.listening.why_touches.text : NULL};
+    if (redis_subscribe_to(&redis->conn).touches)
         news =
             (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
     news.due = news.due || moved;

@@ -3,7 +3,6 @@
 #ifndef DLOCK_STORE_REDIS_BACKEND_H
 #define DLOCK_STORE_REDIS_BACKEND_H
 
-#include "redis/settings.h"
 #include "redis/url.h"
 #include "store/backend.h"
 

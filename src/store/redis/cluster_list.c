@@ -1,6 +1,6 @@
 #include "store/redis/cluster_list.h"
 
-#include "redis/login.h"
+#include "redis/reply.h"
 #include "store/redis/cluster.h"
 #include "store/redis/keys.h"
 #include "store/redis/look.h"
@@ -75,7 +75,7 @@ static enum lock_result redis_cluster_list_read_slots(struct redis_backend *redi
 {
     int64_t slots = 0;
     if (reply->type == REDIS_REPLY_ERROR)
-        return redis_login_error(&redis->url, reply->str, why);
+        return redis_error_judge(&redis->url, reply->str, why);
     if (reply->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
     for (size_t i = 0; i < reply->elements; i++) {

@@ -1,6 +1,6 @@
 #include "store/redis/doctor.h"
 
-#include "redis/resolve.h"
+#include "redis/socket.h"
 #include "redis/tls.h"
 #include "store/redis/scripts.h"
 #include "store/redis/sentinel.h"
@@ -316,8 +316,8 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
         redis_command_add(&command, companions[i]);
     }
     if (redis_topology_open(redis, key, bound, &ignored) == LOCK_OK &&
-        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_channels){0},
-                             &reply, bound, &ignored) == LOCK_OK)
+        redis_subscribe_call(&redis->conn, &command, (struct redis_channels){0}, &reply, bound,
+                             &ignored) == LOCK_OK)
         freeReplyObject(reply);
 }
 

@@ -5,8 +5,6 @@
 
 #include "lock/token.h"
 #include "redis/conn.h"
-#include "redis/subscribe.h"
-#include "redis/url.h"
 #include "store/backend.h"
 
 #include <stdbool.h>
@@ -51,7 +49,6 @@ struct redis_backend {
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
     struct redis_cluster *cluster;   /* its nodes; NULL: none is known yet, or it is no Cluster */
-    struct redis_listening listening;
     struct redis_place place;
     bool watched;      /* the checks request notifications */
     bool touched;      /* the server reported that a client has touched the lock */

@@ -1,6 +1,6 @@
 #include "store/redis/look.h"
 
-#include "redis/login.h"
+#include "redis/reply.h"
 #include "store/redis/topology.h"
 #include "util/text.h"
 
@@ -249,7 +249,7 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
                                   struct scan *scan, struct errmsg *why)
 {
     if (reply->type == REDIS_REPLY_ERROR)
-        return redis_login_error(&redis->url, reply->str, why);
+        return redis_error_judge(&redis->url, reply->str, why);
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
         reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[0]->len >= sizeof scan->cursor ||

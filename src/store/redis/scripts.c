@@ -1,8 +1,7 @@
 #include "store/redis/scripts.h"
 
 #include "lock/format.h"
-#include "redis/error.h"
-#include "redis/login.h"
+#include "redis/reply.h"
 #include "store/redis/topology.h"
 
 #include <inttypes.h>
@@ -60,8 +59,7 @@ enum lock_result redis_script_send(struct redis_backend *redis, struct redis_cal
 {
     call->words.words[0] = by_text ? "EVAL" : "EVALSHA";
     call->words.words[1] = by_text ? call->script->text : call->script->sha1;
-    return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->channels,
-                                reply, bound, why);
+    return redis_subscribe_call(&redis->conn, &call->words, call->channels, reply, bound, why);
 }
 
 static void shed_keys(struct redis_call *call)
@@ -99,10 +97,13 @@ static enum lock_result redis_scripts_judge(struct redis_backend *redis,
                                             struct errmsg *why)
 {
     const char *key = call->words.words[REDIS_CALL_KEY];
-    char command[32], answer[250];
+    char command[32], answer[250], keys[200], companions[2 * LOCK_KEY_SIZE];
     enum lock_result result = redis_topology_judge(redis, key, error, detour, bound, why);
-    if (result == LOCK_REFUSED)
-        redis_login_explain(&redis->url, call->script->text, key, error, why);
+    if (result == LOCK_REFUSED) {
+        lock_key_companion(companions, sizeof companions, key, "*");
+        snprintf(keys, sizeof keys, "%.80s and %.80s", key, companions);
+        redis_error_explain(&redis->url, call->script->text, keys, error, why);
+    }
     if (result == LOCK_INVALID &&
         redis_error_command(error, call->script->text, command, sizeof command)) {
         redis_error_text(error, answer, sizeof answer);

@@ -31,7 +31,6 @@
  * needed while it is held, and the resolver may be down then. */
 #include "store/redis/sentinel.h"
 
-#include "redis/login.h"
 #include "redis/reply.h"
 #include "util/fileutils.h"
 #include "util/text.h"
@@ -95,7 +94,7 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     struct redis_endpoint *master = &sentinel->master;
     int64_t port;
     if (reply->type == REDIS_REPLY_ERROR)
-        return redis_login_error(&sentinel->url, reply->str, why);
+        return redis_error_judge(&sentinel->url, reply->str, why);
     if (reply->type == REDIS_REPLY_NIL)
         return LOCK_GONE;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
@@ -360,7 +359,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     /* Half: the master's answer must still be reported to the caller in time. */
     bound = bound_within(bound_share(bound, 2), attend_limit);
     /* The master's messages are more urgent than a Sentinel that hangs. */
-    struct redis_channels channels = redis_subscribe_to(&redis->listening, &redis->conn);
+    struct redis_channels channels = redis_subscribe_to(&redis->conn);
     sentinel->conn.socket.alarm_fd = redis_subscribe_any(channels) ? redis->conn.socket.fd : -1;
     struct redis_sentinel_search search = {.from = sentinel->first};
     if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK &&

@@ -1,6 +1,6 @@
 #include "store/redis/take.h"
 
-#include "redis/login.h"
+#include "redis/reply.h"
 #include "store/redis/look.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/topology.h"
@@ -99,8 +99,8 @@ static bool redis_take_read_place(struct redis_backend *redis, struct holder *ho
                          : ask_time(ask_ms, ahead);
     place->look = look_time(ahead);
     if (*uncalled != '\0') {
-        redis->listening.no_wake = true;
-        errmsg_set(&redis->listening.why_wake, "%.400s", uncalled);
+        redis->conn.listening.no_wake = true;
+        errmsg_set(&redis->conn.listening.why_wake, "%.400s", uncalled);
     }
     return true;
 }
@@ -243,7 +243,7 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_command_add(&call->words, refusal_word(request, queues));
     redis_script_add_number(call, request->waited.ns / NS_PER_MS);
     redis_script_add_number(call, redis->place.came);
-    redis_command_add(&call->words, !queues || redis->listening.no_wake           ? "0"
+    redis_command_add(&call->words, !queues || redis->conn.listening.no_wake      ? "0"
                                     : redis->place.may_call == redis->conn.serial ? "1"
                                                                                   : "try");
     redis_script_add_number(call, self->pid_space);
@@ -280,7 +280,7 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
 {
     int wanted = redis->settings.wait_replicas;
     if (reply->type == REDIS_REPLY_ERROR)
-        return redis_login_error(&redis->url, reply->str, why);
+        return redis_error_judge(&redis->url, reply->str, why);
     if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
         return redis_conn_nonsense(&redis->conn, why);
     if (reply->integer >= wanted)
@@ -309,7 +309,7 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
     /* A waiter that was called is still subscribed, and cannot send WAIT then. */
-    enum lock_result result = redis_subscribe_call(&redis->listening, &redis->conn, &command,
+    enum lock_result result = redis_subscribe_call(&redis->conn, &command,
                                                    (struct redis_channels){0}, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_count(redis, reply, why);
@@ -339,7 +339,7 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
     if (queues)
         call->channels =
             (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
-    redis->place.listens = queues && !redis->listening.no_wake;
+    redis->place.listens = queues && !redis->conn.listening.no_wake;
     redis->place.called = redis->place.touched = redis->place.unseen = redis->touched = false;
     /* The lease counts from here: connecting is not part of it. */
     struct deadline before = deadline_now();
@@ -365,12 +365,12 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
  * for what is possible. */
 static bool redis_take_must_subscribe(const struct redis_backend *redis)
 {
-    struct redis_channels channels = redis_subscribe_to(&redis->listening, &redis->conn);
+    struct redis_channels channels = redis_subscribe_to(&redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
         return false;
     if (channels.wake == NULL)
         return redis->place.listens;
-    return !channels.touches && !redis->listening.no_touches && wants_touches(redis);
+    return !channels.touches && !redis->conn.listening.no_touches && wants_touches(redis);
 }
 
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
@@ -465,7 +465,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 bool redis_is_fresh(struct redis_backend *redis)
 {
     (void)redis_sentinel_hear(redis);
-    if (!redis_subscribe_to(&redis->listening, &redis->conn).touches)
+    if (!redis_subscribe_to(&redis->conn).touches)
         return false;
     redis_conn_read_messages(&redis->conn);
     return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
@@ -476,7 +476,7 @@ struct call redis_listen(struct backend *backend)
     struct redis_backend *redis = redis_of(backend);
     struct redis_place *place = &redis->place;
     struct call call = {.fd = -1, .poll_most = poll_interval};
-    bool listened = redis_subscribe_to(&redis->listening, &redis->conn).wake != NULL;
+    bool listened = redis_subscribe_to(&redis->conn).wake != NULL;
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
@@ -498,8 +498,8 @@ struct call redis_listen(struct backend *backend)
             call.poll_most = far_interval;
             call.by = deadline_earlier(call.by, place->look);
         }
-    } else if (redis->listening.no_wake) {
-        call.cannot = redis->listening.why_wake.text;
+    } else if (redis->conn.listening.no_wake) {
+        call.cannot = redis->conn.listening.why_wake.text;
         call.poll_most = place->ahead == 0 ? DURATION_MS(500) : poll_interval;
     }
     call.fd = redis_sentinel_join(redis, call.fd);
