@@ -11,7 +11,7 @@
 struct report {
     int fd; /* -1: no report */
     int64_t asked_wall_ms;
-    const char *error; /* code of the failure (util/error_code.h); NULL: none */
+    const char *error; /* code of the failure (ui/failure.h); NULL: none */
     /* The outcome of the run, set by the caller before the line is written: */
     const char *name, *key, *backend; /* backend may be NULL */
     const struct holder *self;

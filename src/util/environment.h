@@ -1,5 +1,5 @@
 /* An environment for exec(3). dlock never changes its own: other threads, such as a
- * resolver that was abandoned (redis/resolve.c), may read it at any time. */
+ * resolver that was abandoned (redis/socket.c), may read it at any time. */
 #ifndef DLOCK_UTIL_ENVIRONMENT_H
 #define DLOCK_UTIL_ENVIRONMENT_H
 

@@ -50,7 +50,7 @@ start_tls_redis() {
 # show_certificate NAME: the server's, from now on.
 show_certificate() { redis config set tls-cert-file "$CERTS/$1.pem" tls-key-file "$CERTS/$1.key" | grep -q OK; }
 
-# listener MODE [ARGUMENTS...]: see helpers/listener.py; PORT is its port.
+# listener MODE [ARGUMENTS...]: see fakes/listener.py; PORT is its port.
 listener() {
     rm -f "$T/listener.port"
     python3 "$TESTS/fakes/listener.py" "$T/listener.port" "$@" >"$T/listener.log" 2>&1 3>&- 4>&- &

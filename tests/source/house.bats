@@ -158,6 +158,32 @@ large() {
     equals "$(large "$SRC")" ''
 }
 
+# missing FOLDER: each "folder/file.c", from the root of the tree, src/, tests/ or beside it, that a page or a comment there
+# names, and that does not exist.
+missing() {
+    python3 - "$1" <<'END'
+import pathlib, re, sys
+root = pathlib.Path(sys.argv[1])
+NAMED = re.compile(r"(?<![\w./$*{}<-])(?!sys/|linux/)(?:[a-z][\w-]*/)+[a-z][\w-]*\.(?:c|h|lua|py|bats|bash|sh|md)\b(?![\w/*])")
+for path in sorted(file for part in ("doc", "src", "tests", "CONTRIBUTING.md", "Makefile.am")
+                   for file in [root / part, *(root / part).rglob("*")]
+                   if file.is_file() and file.suffix in (".md", ".c", ".h", ".lua", ".py", ".bats", ".bash", ".am") and file.parent != root / "tests/source"):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for name in NAMED.findall(line):
+            if not any((folder / name).exists() for folder in (root, root / "src", root / "tests", path.parent)):
+                print(f"{path.relative_to(root)}:{number}: {name}")
+END
+}
+
+@test "the files that pages and comments name exist" {
+    mkdir -p "$T/src/run" "$T/tests/cli" "$T/doc"
+    touch "$T/src/run/a.c" "$T/tests/cli/b.bats"
+    printf '`run/a.c`, `src/run/a.c`, cli/b.bats\n`run/b.c` or run/*.c\n' >"$T/doc/design.md"
+    printf '#include <sys/stat.h>\n/* (cli/a.bats) */\n' >"$T/src/run/a.c"
+    equals "$(missing "$T")" $'doc/design.md:2: run/b.c\nsrc/run/a.c:2: cli/a.bats'
+    equals "$(missing "$TESTS/..")" ''
+}
+
 # unknown REASONS: each function there that its file does not have, and each line that is none.
 unknown() {
     PYTHONDONTWRITEBYTECODE=1 python3 - "$TESTS" "$SRC" "$1" <<'END' 2>&1

@@ -117,7 +117,7 @@ static void let_rest(struct node *node, struct duration time, const char *reason
 }
 
 /* A replica that was promoted may have a name that we have not seen before. It is looked up
- * only once in a while, since each try may leave a hanging thread behind (redis/resolve.c). */
+ * only once in a while, since each try may leave a hanging thread behind (redis/socket.c). */
 static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
     return i >= cluster->own && cluster->nodes[i].addresses.count == 0;
