@@ -1,13 +1,12 @@
 #include "actions/actions.h"
 
-#include "actions/doctor_trial.h"
 #include "actions/open_backend.h"
 #include "actions/plan.h"
 #include "config/file.h"
 #include "config/lock_key.h"
+#include "doctor/doctor.h"
 #include "lock/lock_name.h"
 #include "process/signals.h"
-#include "store/diagnostics.h"
 #include "ui/failure.h"
 #include "ui/holder_text.h"
 #include "util/stack.h"
@@ -22,184 +21,189 @@
  * killed expires soon. */
 static const struct duration trial_ttl = {30 * NS_PER_S};
 
-/* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
-struct doctor_scratch {
+struct doctor {
+    const struct options *options;
+    struct findings findings;
+    struct bound bound; /* for all of it; each call also has a limit of its own */
+    /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
     struct lock_request request;
 };
 
-static void doctor_scratch_make(struct doctor_scratch *scratch, const struct options *options)
+static void make_request(struct doctor *doctor)
 {
     char token[TOKEN_SIZE];
     token_make(token);
-    snprintf(scratch->name, sizeof scratch->name, "doctor:%s", token);
-    lock_key_make(scratch->key, options->prefix, scratch->name);
-    scratch->request = (struct lock_request){
-        .name = scratch->name,
-        .key = scratch->key,
+    snprintf(doctor->name, sizeof doctor->name, "doctor:%s", token);
+    lock_key_make(doctor->key, doctor->options->prefix, doctor->name);
+    doctor->request = (struct lock_request){
+        .name = doctor->name,
+        .key = doctor->key,
         .token = "",
         .take_id = "",
-        .ttl = options->ttl,
+        .ttl = doctor->options->ttl,
     };
-    holder_fill(&scratch->request.self, 0, "dlock --doctor");
+    holder_fill(&doctor->request.self, 0, "dlock --doctor");
 }
+
+/* --- configuration ------------------------------------------------------- */
 
 static void add_unknown_variable(const char *name, const char *near, void *data)
 {
+    static const char advice[] = "variables are the long options in capitals; dlock(1) lists them";
+    struct findings *findings = data;
+    findings->check = name;
     if (near != NULL)
-        diagnostics_add(data, FINDING_WARN, name,
-                        "variables are the long options in capitals; dlock(1) lists them",
-                        "no such setting; did you mean %s?", near);
+        findings_add(findings, FINDING_WARN, advice, "no such setting; did you mean %s?", near);
     else
-        diagnostics_add(data, FINDING_NOTE, name,
-                        "variables are the long options in capitals; dlock(1) lists them",
-                        "no such setting");
-}
-
-static void add_doubts(const struct options *options, struct diagnostics *findings)
-{
-    if (options->fallback_to_file)
-        diagnostics_add(findings, FINDING_WARN, "fallback",
-                        "without --fallback, no command runs while Redis is down",
-                        "while Redis is down, locks hold on this host only, and do not exclude "
-                        "hosts that reach it");
-    if (options->warn_on_expire)
-        diagnostics_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
-                        "a command runs on without its lock when the lease ends or is lost");
+        findings_add(findings, FINDING_NOTE, advice, "no such setting");
 }
 
 /* The hash function must be available for any name. */
-static void add_key(const struct options *options, struct diagnostics *findings)
+static void check_key(const struct options *options, struct findings *findings)
 {
     struct options tried = *options;
     struct errmsg why = {""};
     char key[LOCK_KEY_SIZE];
     if (options->name == NULL)
         tried.name = "doctor";
-    enum lock_result result = lock_key_of(key, &tried, &why);
-    if (result != LOCK_OK)
-        diagnostics_fail(findings, (int)status_of(result), "key", NULL, "%s", why.text);
-    else if (options->name != NULL)
-        diagnostics_add(findings, FINDING_OK, "key", NULL, "%s", key);
+    findings->check = "key";
+    if (findings_served(findings, lock_key_of(key, &tried, &why), NULL, &why) &&
+        options->name != NULL)
+        findings_add(findings, FINDING_OK, NULL, "%s", key);
 }
 
-static NOT_INLINED void add_config(const struct options *options, struct diagnostics *findings)
+static NOT_INLINED void check_configuration(const struct options *options,
+                                            struct findings *findings)
 {
-    diagnostics_section(findings, "configuration", NULL);
+    findings_section(findings, "configuration", NULL);
     config_unknown_variables(add_unknown_variable, findings);
-    add_doubts(options, findings);
-    add_key(options, findings);
+    if (options->fallback_to_file) {
+        findings->check = "fallback";
+        findings_add(findings, FINDING_WARN,
+                     "without --fallback, no command runs while Redis is down",
+                     "while Redis is down, locks hold on this host only, and do not exclude "
+                     "hosts that reach it");
+    }
+    if (options->warn_on_expire) {
+        findings->check = "on-expire";
+        findings_add(findings, FINDING_WARN, "--on-expire=stop",
+                     "a command runs on without its lock when the lease ends or is lost");
+    }
+    check_key(options, findings);
 }
+
+/* --- the store ----------------------------------------------------------- */
 
 /* Why this store was chosen. */
-static void add_choice(const struct options *options, const struct backend *backend,
-                       struct diagnostics *findings)
+static void check_choice(const struct options *options, const struct backend *backend,
+                         struct findings *findings)
 {
     static const char degraded[] = "no Redis is configured (%s): locks hold on this host only";
     static const char redis_or_file[] = "--redis=URL, or --backend=file if this is intended";
     char places[CONFIG_PLACES_SIZE];
-    diagnostics_section(findings, "backend", NULL);
+    findings->check = backend->kind;
     if (strcmp(backend->kind, "redis") == 0)
-        diagnostics_add(findings, FINDING_OK, "redis", NULL, "%s",
-                        options->backend == BACKEND_REDIS ? "--backend=redis asks for it"
-                                                          : "a URL is configured");
+        findings_add(findings, FINDING_OK, NULL, "%s",
+                     options->backend == BACKEND_REDIS ? "--backend=redis asks for it"
+                                                       : "a URL is configured");
     else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        diagnostics_add(findings, FINDING_NOTE, "file", NULL,
-                        "%s asks for it; a lock holds on this host alone",
-                        options->lock_file != NULL ? "--lock-file" : "--backend=file");
+        findings_add(findings, FINDING_NOTE, NULL,
+                     "%s asks for it; a lock holds on this host alone",
+                     options->lock_file != NULL ? "--lock-file" : "--backend=file");
     else if (options->on_degraded == DEGRADED_PROCEED)
-        diagnostics_add(findings, FINDING_WARN, "file", redis_or_file, degraded,
-                        config_places(&options->settings, OPT_REDIS, places));
+        findings_add(findings, FINDING_WARN, redis_or_file, degraded,
+                     config_places(&options->settings, OPT_REDIS, places));
     else
-        diagnostics_fail(findings, FINDING_UNTRUSTED, "file", redis_or_file, degraded,
-                         config_places(&options->settings, OPT_REDIS, places));
+        findings_fail(findings, FINDING_UNTRUSTED, redis_or_file, degraded,
+                      config_places(&options->settings, OPT_REDIS, places));
 }
 
-/* The waiter is another process elsewhere: it has a backend of its own. */
-static void doctor_try_lock(const struct options *options, struct backend *holder,
-                            struct doctor_scratch *scratch, struct diagnostics *findings,
-                            struct bound bound)
+/* Not whether the lock is held, which changes all the time. */
+static NOT_INLINED void check_pause(struct doctor *doctor, struct backend *backend)
 {
-    struct backend *waiter;
-    struct errmsg why = {""};
-    int status = STATUS_INTERNAL;
-    scratch->request.ttl = trial_ttl;
-    if (backend_open(&waiter, options, NULL, &status, &why) != LOCK_OK) {
-        diagnostics_fail(findings, status, "backend", NULL, "%s", why.text);
-        return;
-    }
-    doctor_trial(holder, waiter, &scratch->request, findings, bound);
-    waiter->close(waiter);
-}
-
-/* Not whether it is held: that changes all the time. */
-static NOT_INLINED void add_pause(const struct options *options, struct backend *backend,
-                                  struct diagnostics *findings, struct bound bound)
-{
+    const struct options *options = doctor->options;
     char key[LOCK_KEY_SIZE], text[HOLDER_TEXT_SIZE];
     struct lock_state state;
     struct errmsg ignored = {""};
     if (options->name == NULL || lock_key_of(key, options, &ignored) != LOCK_OK ||
-        backend->look(backend, key, &state, bound, &ignored) != LOCK_OK)
+        backend->look(backend, key, &state, doctor->bound, &ignored) != LOCK_OK)
         return;
+    doctor->findings.check = "pause";
     if (state.pause.left.ns > 0)
-        diagnostics_add(findings, FINDING_WARN, "pause", "dlock --resume NAME", "%s",
-                        pause_format(&state.pause, text));
+        findings_add(&doctor->findings, FINDING_WARN, "dlock --resume NAME", "%s",
+                     pause_format(&state.pause, text));
     lock_state_free(&state);
 }
 
-static void examine(const struct options *options, struct doctor_scratch *scratch,
-                    struct diagnostics *findings, int cancel_fd)
+/* False: a row says why. */
+static bool open_store(struct doctor *doctor, struct backend **backend, const char *check)
 {
-    struct backend *backend;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    /* Each call also has a limit of its own. */
-    struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout),
-                          cancel_fd};
-    doctor_scratch_make(scratch, options);
-    add_config(options, findings);
-    if (backend_open(&backend, options, NULL, &status, &why) != LOCK_OK) {
-        diagnostics_section(findings, "backend", NULL);
-        diagnostics_fail(findings, status, "store", NULL, "%s", why.text);
+    if (backend_open(backend, doctor->options, NULL, &status, &why) == LOCK_OK)
+        return true;
+    doctor->findings.check = check;
+    findings_fail(&doctor->findings, status, NULL, "%s", why.text);
+    return false;
+}
+
+static void examine(struct doctor *doctor)
+{
+    struct findings *findings = &doctor->findings;
+    struct backend *backend, *waiter;
+
+    make_request(doctor);
+    check_configuration(doctor->options, findings);
+    findings_section(findings, "backend", NULL);
+    if (!open_store(doctor, &backend, "store"))
         return;
+    check_choice(doctor->options, backend, findings);
+    check_pause(doctor, backend);
+
+    /* The waiter is another process elsewhere: it has a backend of its own. */
+    if (doctor_examine(backend, &doctor->request, findings, doctor->bound) &&
+        open_store(doctor, &waiter, "backend")) {
+        doctor->request.ttl = trial_ttl;
+        doctor_trial(backend, waiter, &doctor->request, findings, doctor->bound);
+        waiter->close(waiter);
     }
-    add_choice(options, backend, findings);
-    add_pause(options, backend, findings, bound);
-    if (backend->examine(backend, &scratch->request, findings, bound))
-        doctor_try_lock(options, backend, scratch, findings, bound);
     backend->close(backend);
 }
 
-static int doctor_tell(const struct options *options, struct messages *out,
-                       const struct diagnostics *findings)
+static int report(const struct options *options, struct messages *out,
+                  const struct findings *findings)
 {
     (void)setlocale(LC_CTYPE, "");
     if (findings->short_of_memory)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (options->json)
-        diagnostics_print_json(findings);
+        findings_print_json(findings);
     else
-        diagnostics_print(findings, out->verbosity < 0);
-    return flushed(out, diagnostics_status(findings));
+        findings_print(findings, out->verbosity < 0);
+    return flushed(out, findings_status(findings));
 }
 
 int action_doctor(const struct options *options, struct messages *out)
 {
-    struct diagnostics findings = {0};
     struct signals signals;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!signals_open(&signals, &why))
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why.text);
-    struct doctor_scratch *scratch = plan_memory(sizeof *scratch, out, &status);
-    if (scratch == NULL)
+    struct doctor *doctor = plan_memory(sizeof *doctor, out, &status);
+    if (doctor == NULL)
         return status;
-    examine(options, scratch, &findings, signals.fd);
-    free(scratch);
+
+    doctor->options = options;
+    doctor->bound = (struct bound){
+        deadline_plus(deadline_after(options->outage), options->connect_timeout), signals.fd};
+    examine(doctor);
     int ended_by = signals_ended_by(&signals);
-    status = ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : doctor_tell(options, out, &findings);
-    diagnostics_free(&findings);
+    status =
+        ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : report(options, out, &doctor->findings);
+    findings_free(&doctor->findings);
+    free(doctor);
     return ended_by != 0 ? signals_die_by(ended_by) : status;
 }

@@ -10,7 +10,6 @@
 #include "lock/lease.h"
 #include "lock/lock_state.h"
 #include "lock/result.h"
-#include "store/diagnostics.h"
 #include "util/clock.h"
 
 #include <stdbool.h>
@@ -36,9 +35,10 @@ struct call {
 enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
-    const char *kind;     /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
-    const char *lock_dir; /* the directory of its lock files; NULL: there is none */
-    bool never_calls;     /* the store never wakes waiters: they poll, which is not an error */
+    const char *kind;      /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
+    const char *lock_dir;  /* the directory of its lock files; NULL: there is none */
+    const char *lock_file; /* the only file that it locks; NULL: there is none */
+    bool never_calls;      /* the store never wakes waiters: they poll, which is not an error */
     struct duration poll_least; /* the first polling interval for a lock that is held */
     /* A take was sent and got no answer, so the lock may be ours, now or later: a caller
      * that gives up must release it. */
@@ -132,16 +132,6 @@ struct backend {
      * makes sure that the store reports what happens to the lock after that check. The
      * answer holds until the next call. */
     struct news (*news)(struct backend *);
-
-    /* Examines the store itself, for --doctor: adds to *findings what is good and bad
-     * about it for locks like the request's, whose key is otherwise unused. True if it is
-     * worth trying to take that lock. */
-    bool (*examine)(struct backend *, const struct lock_request *, struct diagnostics *,
-                    struct bound);
-
-    /* Removes what is remembered of a free lock, its last fence included, if the lock
-     * will never be taken again. NULL: it expires by itself. */
-    void (*forget)(struct backend *, const char *key, struct bound);
 
     void (*close)(struct backend *);
 };

@@ -78,8 +78,7 @@ known_cycles='config/argv config/file config/hints config/options config/validat
 run/attach_record run/held_locks
 store/file/runs store/file/store
 store/quorum/take store/quorum/verdict
-store/redis/backend store/redis/cluster_list
-store/redis/doctor store/redis/doctor_access store/redis/doctor_info'
+store/redis/backend store/redis/cluster_list'
 
 @test "no two files include each other or call each other's functions, even through others" {
     mkdir -p "$T/src/run"

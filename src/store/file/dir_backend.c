@@ -60,7 +60,6 @@
 
 #include "lock/format.h"
 #include "store/file/dir_int.h"
-#include "store/file/doctor.h"
 #include "store/file/proc_locks.h"
 #include "store/file/runs.h"
 #include "util/fileutils.h"
@@ -391,14 +390,6 @@ static struct news file_news(struct backend *base)
     return lock_file_news_of(waiter->news_fd);
 }
 
-static bool file_examine(struct backend *base, const struct lock_request *request,
-                         struct diagnostics *findings, struct bound bound)
-{
-    const struct lock_dir *dir = &file_of(base)->store.dir;
-    (void)request, (void)bound;
-    return file_doctor_directory(dir->fd, dir->path, findings);
-}
-
 static void file_close(struct backend *base)
 {
     struct file_backend *backend = file_of(base);
@@ -429,7 +420,6 @@ enum lock_result dir_backend_open(struct backend **opened, const char *dir, stru
         .pause = file_pause,
         .list = file_list,
         .news = file_news,
-        .examine = file_examine,
         .close = file_close,
     };
     enum lock_result result = lock_dir_open(&backend->store.dir, dir, why);

@@ -20,7 +20,6 @@
 #include "store/file/blocking_thread.h"
 #include "store/file/claim.h"
 #include "store/file/dir.h"
-#include "store/file/doctor.h"
 #include "store/file/file.h"
 #include "store/file/proc_locks.h"
 #include "util/fileutils.h"
@@ -391,14 +390,6 @@ static struct news exact_news(struct backend *base)
     return lock_file_news_of(backend->news_fd);
 }
 
-static bool exact_examine(struct backend *base, const struct lock_request *request,
-                          struct diagnostics *findings, struct bound bound)
-{
-    (void)request, (void)bound;
-    file_doctor_exact(exact_of(base)->file.path, findings);
-    return false;
-}
-
 static void exact_close(struct backend *base)
 {
     struct exact_backend *backend = exact_of(base);
@@ -420,6 +411,7 @@ enum lock_result flock_backend_open(struct backend **opened, const char *path, s
     backend->file.fd = backend->news_fd = backend->claim_fd = -1;
     backend->base = (struct backend){
         .kind = "file",
+        .lock_file = backend->file.path,
         .poll_least = DURATION_S(1),
         .take = exact_take,
         .listen = exact_listen,
@@ -429,7 +421,6 @@ enum lock_result flock_backend_open(struct backend **opened, const char *path, s
         .look = exact_look,
         .probe = exact_probe,
         .news = exact_news,
-        .examine = exact_examine,
         .close = exact_close,
     };
     *opened = &backend->base;

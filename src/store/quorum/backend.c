@@ -461,10 +461,14 @@ enum lock_result quorum_backend_open(struct backend **backend, const struct redi
         .pause = quorum_pause,
         .list = quorum_list,
         .news = quorum_news,
-        .examine = quorum_examine,
-        .forget = quorum_forget,
         .close = quorum_close,
     };
     *backend = &quorum->base;
     return LOCK_OK;
+}
+
+struct backend *quorum_backend_member(struct backend *backend, int i)
+{
+    struct quorum *quorum = quorum_of(backend);
+    return backend->take == quorum_take && i < quorum->count ? quorum->members[i].store : NULL;
 }

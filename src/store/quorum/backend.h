@@ -18,4 +18,8 @@ enum lock_result quorum_backend_open(struct backend **backend, const struct redi
                                      const struct redis_settings *settings, enum redis_fault *fault,
                                      struct errmsg *why);
 
+/* For --doctor: the store of server i, counted from 0. NULL: there are fewer, or the backend is no
+ * quorum. */
+struct backend *quorum_backend_member(struct backend *backend, int i);
+
 #endif

@@ -227,8 +227,5 @@ enum lock_result quorum_pause(struct backend *backend, const char *key, const st
 enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
                              bool all, bool (*visit)(void *data, const struct lock_state *),
                              void *data, struct bound bound, struct errmsg *why);
-bool quorum_examine(struct backend *backend, const struct lock_request *request,
-                    struct diagnostics *findings, struct bound bound);
-void quorum_forget(struct backend *backend, const char *key, struct bound bound);
 
 #endif

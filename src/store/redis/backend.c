@@ -4,7 +4,6 @@
 #include "redis/reply.h"
 #include "redis/tls.h"
 #include "store/redis/cluster_list.h"
-#include "store/redis/doctor.h"
 #include "store/redis/look.h"
 #include "store/redis/scripts.h"
 #include "store/redis/sentinel.h"
@@ -341,8 +340,6 @@ static struct redis_backend *make(const struct redis_url *url,
         .pause = redis_pause,
         .list = redis_list,
         .news = redis_news,
-        .examine = redis_examine,
-        .forget = redis_forget,
         .close = redis_close,
     };
     redis->url = *url;

@@ -399,49 +399,17 @@ bool redis_sentinel_moved(struct redis_backend *redis)
     return sentinel != NULL && sentinel->moved;
 }
 
-/* `agreed` is the first answer, "" until then. */
-static void add_answer(const struct redis_sentinel *sentinel, int at, const char *master,
-                       char agreed[ENDPOINT_TEXT_SIZE], struct diagnostics *findings)
+enum lock_result redis_sentinel_ask_one(struct redis_backend *redis, int i,
+                                        char master[ENDPOINT_TEXT_SIZE], bool *refuses,
+                                        struct bound bound, struct errmsg *why)
 {
-    char text[ENDPOINT_TEXT_SIZE];
-    (void)redis_endpoint_format(&sentinel->url.hosts[at], text);
-    if (agreed[0] == '\0')
-        text_copy(agreed, ENDPOINT_TEXT_SIZE, master);
-    if (strcmp(agreed, master) != 0)
-        diagnostics_fail(
-            findings, FINDING_UNTRUSTED, "sentinel",
-            "the same masters, by the same names or addresses, at all Sentinels (SENTINEL RESET)",
-            "%s knows %s as the master, and another one %s", text, master, agreed);
-    else if (sentinel->refuses[at])
-        diagnostics_add(findings, FINDING_WARN, "sentinel",
-                        "+subscribe and &+switch-master for the user at the Sentinel",
-                        "%s: the master is %s, but it does not allow us to subscribe", text,
-                        master);
-    else
-        diagnostics_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text,
-                        master);
-}
-
-void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings,
-                            struct bound bound)
-{
-    struct redis_sentinel *sentinel = redis->sentinel;
-    char agreed[ENDPOINT_TEXT_SIZE] = "", text[ENDPOINT_TEXT_SIZE];
-    enum lock_result result = LOCK_OK;
-    int count = sentinel != NULL ? sentinel->url.host_count : 0;
-    for (int i = 0; i < count && result != LOCK_CANCELLED; i++) {
-        struct bound share = bound_within(bound, redis->settings.timeout);
-        struct errmsg why = {""};
-        result = ask_at(redis, i, true, share, &why);
-        (void)redis_endpoint_format(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i],
-                                    text);
-        if (result == LOCK_OK || result == LOCK_GONE)
-            add_answer(sentinel, i, result == LOCK_OK ? text : "none", agreed, findings);
-        else if (result != LOCK_CANCELLED)
-            diagnostics_add(findings, FINDING_WARN, "sentinel",
-                            "is it running, and does a firewall allow the connection?", "%s: %s",
-                            text, why.text);
-    }
+    enum lock_result result = ask_at(redis, i, true, bound, why);
+    *refuses = redis->sentinel->refuses[i];
+    if (result == LOCK_OK)
+        (void)redis_endpoint_format(&redis->sentinel->master, master);
+    else if (result == LOCK_GONE)
+        text_copy(master, ENDPOINT_TEXT_SIZE, "none");
+    return result == LOCK_GONE ? LOCK_OK : result;
 }
 
 /* It is no failure if it is there already; otherwise there are no notifications, and

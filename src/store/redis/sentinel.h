@@ -45,10 +45,10 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis);
  * old one is closed then. */
 bool redis_sentinel_moved(struct redis_backend *redis);
 
-/* For --doctor: asks each Sentinel, and adds a row for it: one that does not answer is a
- * warning, since the others do; two that know different masters lead to two holders. */
-void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings,
-                            struct bound bound);
+/* For --doctor: redis_backend_ask_sentinel(). */
+enum lock_result redis_sentinel_ask_one(struct redis_backend *redis, int i,
+                                        char master[ENDPOINT_TEXT_SIZE], bool *refuses,
+                                        struct bound bound, struct errmsg *why);
 
 /* One descriptor for the reports of the master on `fd` (-1: none) and of the Sentinel. It
  * belongs to the backend. */

@@ -1,0 +1,80 @@
+/* --doctor: can a lock be trusted here, and if not, why? Each check adds rows to the findings, in
+ * the order in which they were found. The findings are a table for people, JSON for programs, and
+ * an exit status. Texts in them may be foreign: they are escaped when they are printed. */
+#ifndef DLOCK_DOCTOR_DOCTOR_H
+#define DLOCK_DOCTOR_DOCTOR_H
+
+#include "lock/result.h"
+#include "store/backend.h"
+
+enum finding_result {
+    FINDING_OK,
+    FINDING_NOTE, /* worth knowing, or impossible to find out */
+    FINDING_WARN, /* a lock holds, but something near it will hurt */
+    FINDING_FAIL, /* a lock cannot be acquired here, or cannot be trusted */
+};
+
+/* A lock can be acquired, but must not be trusted: no exit status of a run says so. */
+enum { FINDING_UNTRUSTED = 1 };
+
+struct finding {
+    enum finding_result result;
+    int status; /* of FINDING_FAIL: that of a run, or FINDING_UNTRUSTED */
+    const char *section;
+    char *subject, *name, *found;
+    const char *advice; /* NULL: none */
+};
+
+/* Starts as {0}. */
+struct findings {
+    const char *section; /* of the rows that are added from now on: a literal */
+    const char *subject; /* of the section: the server, the directory; NULL: none; not copied */
+    const char *check;   /* their name */
+    struct finding *list;
+    size_t count, room;
+    bool short_of_memory; /* rows are missing */
+};
+
+/* The next rows belong to this section, and to one of its subjects (NULL: none). */
+void findings_section(struct findings *findings, const char *section, const char *subject);
+
+/* Adds a row for the current check. `advice` (NULL: none) is a literal, and is dropped if the
+ * result is FINDING_OK. */
+__attribute__((format(printf, 4, 5))) void findings_add(struct findings *findings,
+                                                        enum finding_result result,
+                                                        const char *advice, const char *format,
+                                                        ...);
+
+/* The same for FINDING_FAIL with its exit status. */
+__attribute__((format(printf, 4, 5))) void
+findings_fail(struct findings *findings, int status, const char *advice, const char *format, ...);
+
+/* True for LOCK_OK. For any other result but LOCK_CANCELLED, adds the failure with the exit status
+ * that a run would have. */
+bool findings_served(struct findings *findings, enum lock_result result, const char *advice,
+                     const struct errmsg *why);
+
+/* 0 if nothing failed; otherwise the exit status of a run, taken from the first failed row that
+ * has one; otherwise FINDING_UNTRUSTED. */
+int findings_status(const struct findings *findings);
+
+/* On stdout. `terse`: only warnings and failures. Counts columns by the locale that setlocale(3)
+ * has set. */
+void findings_print(const struct findings *findings, bool terse);
+void findings_print_json(const struct findings *findings);
+
+void findings_free(struct findings *findings);
+
+/* Examines the store for locks like the request's, whose key is otherwise unused. True if it is
+ * worth trying to take that lock. */
+bool doctor_examine(struct backend *store, const struct lock_request *request,
+                    struct findings *findings, struct bound bound);
+
+/* Plays the life of a lock for real, between a holder and a waiter with backends of the same
+ * store; no other process uses the lock of the request. Nothing is left in the store, if the
+ * store allows that. */
+void doctor_trial(struct backend *holder, struct backend *waiter,
+                  const struct lock_request *request, struct findings *findings,
+                  struct bound bound);
+
+#endif

@@ -1,0 +1,229 @@
+/* Checks that the user may do what the scripts do. ACL DRYRUN would report that, but is for
+ * administrators. So each command is sent, on keys that are otherwise unused, and that expire by
+ * themselves if they cannot be deleted. The error then names the refused command, which an error
+ * inside a script does not. */
+#include "doctor/doctor_int.h"
+
+#include "store/redis/scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The purposes of the commands: all that is missing for a purpose is one row. */
+enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
+
+static const char denied[] = "the permissions in dlock-redis(7)"; /* only helps if refused */
+static const char blocked[] = "the permissions in dlock-redis(7); a proxy may be in the way";
+
+static const struct {
+    const char *name, *lost, *advice;
+    enum finding_result result; /* if it is refused */
+} purposes[PURPOSES] = {
+    [TAKING] = {"take, release", "no lock can be taken", denied, FINDING_FAIL},
+    [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
+    [QUEUEING] = {"queue", "waiters poll, in no order", denied, FINDING_WARN},
+    [COUNTING] = {"counters", "conflicts are not counted", NULL, FINDING_NOTE},
+    [CALLING] = {"wake channel", "waiters are not notified, and poll", blocked, FINDING_WARN},
+    [TRACKING] = {"tracking", "a loss is noticed only at the next check", blocked, FINDING_WARN},
+    [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
+};
+
+/* The words \1 to \11 (octal) are the keys, as the scripts are given them, and a channel. An
+ * unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make sure that
+ * nothing remains for long. */
+struct
+try {
+    enum purpose purpose;
+    const char *words[10]; /* up to NULL */
+};
+
+static const struct try acting[] = {
+    {TAKING, {"EVALSHA", "0000000000000000000000000000000000000000", "1", "\1"}},
+    {TAKING, {"EVAL", "return 1", "1", "\1"}},
+    {TAKING, {"TIME"}},
+    {TAKING, {"SET", "\1", "doctor", "PX", "1000"}},
+    {TAKING, {"GET", "\1"}},
+    {TAKING, {"PTTL", "\1"}},
+    {TAKING, {"HSET", "\2", "doctor", "1"}},
+    {TAKING, {"PEXPIRE", "\2", "1000"}},
+    {TAKING, {"HMGET", "\2", "doctor"}},
+    {SHARING, {"HDEL", "\2", "other"}},
+    {SHARING, {"SET", "\3", "doctor", "PX", "1000"}},
+    {SHARING, {"GET", "\3"}},
+    {SHARING, {"ZADD", "\4", "1", "doctor"}},
+    {SHARING, {"PEXPIRE", "\4", "1000"}},
+    {SHARING, {"ZRANGE", "\4", "0", "-1"}},
+    {SHARING, {"ZRANGEBYSCORE", "\4", "0", "1"}},
+    {SHARING, {"ZSCORE", "\4", "doctor"}},
+    {SHARING, {"ZCARD", "\4"}},
+    {SHARING, {"ZCOUNT", "\4", "0", "1"}},
+    {SHARING, {"ZREM", "\4", "doctor"}},
+    {SHARING, {"SETBIT", "\5", "0", "1"}},
+    {SHARING, {"PEXPIRE", "\5", "1000"}},
+    {SHARING, {"BITCOUNT", "\5"}},
+    {SHARING, {"BITPOS", "\5", "0"}},
+    {SHARING, {"UNLINK", "\4", "\5"}},
+    {COUNTING, {"HINCRBY", "\6", "doctor", "1"}},
+    {COUNTING, {"PEXPIRE", "\6", "1000"}},
+    {QUEUEING, {"ZADD", "\7", "1", "doctor"}},
+    {QUEUEING, {"PEXPIRE", "\7", "1000"}},
+    {QUEUEING, {"ZRANK", "\7", "doctor"}},
+    {QUEUEING, {"ZCARD", "\7"}},
+    {QUEUEING, {"ZREM", "\7", "doctor"}},
+    {QUEUEING, {"HSET", "\10", "doctor", "1"}},
+    {QUEUEING, {"PEXPIRE", "\10", "1000"}},
+    {QUEUEING, {"HGET", "\10", "doctor"}},
+    {QUEUEING, {"HDEL", "\10", "doctor"}},
+    {LISTING, {"SCAN", "0", "COUNT", "1"}},
+    {TAKING, {"DEL", "\1", "\2", "\3", "\4", "\5", "\6", "\7", "\10"}},
+};
+
+/* A proxy may close the connection instead of refusing one of these. */
+static const struct try listening[] = {
+    {CALLING, {"PUBLISH", "\11", "doctor"}},
+    {CALLING, {"PUBSUB", "NUMSUB", "\11"}},
+    {TRACKING, {"CLIENT", "ID"}},
+    {TRACKING, {"CLIENT", "TRACKING", "ON", "OPTOUT"}},
+    {TRACKING, {"CLIENT", "CACHING", "NO"}},
+    {TRACKING, {"SUBSCRIBE", REDIS_INVALIDATE}},
+    {TRACKING, {"UNSUBSCRIBE", REDIS_INVALIDATE}},
+    {CALLING, {"SUBSCRIBE", "\11"}},
+    {CALLING, {"UNSUBSCRIBE", "\11"}},
+    {CALLING, {"MULTI"}},
+    {CALLING, {"EXEC"}},
+    {TRACKING, {"MULTI"}},
+    {TRACKING, {"EXEC"}},
+};
+enum { LISTENING = sizeof listening / sizeof *listening, TRIES = sizeof acting / sizeof *acting };
+
+/* The permissions missing for a purpose: the first error, and how many. */
+struct verdict {
+    char first[400];
+    int refused;
+    bool replica; /* that first error is one of a replica */
+    enum lock_result result;
+};
+
+/* Too much for a stack. */
+struct tries {
+    char keys[REDIS_COMPANIONS + 2][COMPANION_SIZE]; /* and the channel */
+    struct redis_command commands[TRIES];
+    redisReply *replies[TRIES];
+    struct verdict verdicts[PURPOSES];
+};
+
+static void judge(struct verdict *verdict, const char *command, const redisReply *reply)
+{
+    struct errmsg ignored = {""};
+    if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 ||
+        verdict->refused++ > 0)
+        return;
+    verdict->result = redis_error_result(reply->str, &ignored);
+    verdict->replica = redis_error_is(reply->str, "READONLY");
+    snprintf(verdict->first, sizeof verdict->first, "%s: %.300s", command, reply->str);
+}
+
+static void add_verdict(struct findings *findings, enum purpose purpose,
+                        const struct verdict *verdict)
+{
+    const char *lost = purposes[purpose].lost, *advice = purposes[purpose].advice;
+    char more[32] = "";
+    findings->check = purposes[purpose].name;
+    if (verdict->refused == 0) {
+        findings_add(findings, FINDING_OK, NULL, "allowed");
+        return;
+    }
+    if (advice == denied && verdict->result != LOCK_REFUSED)
+        advice = verdict->replica ? MASTERS_URL : NULL;
+    if (verdict->refused > 1)
+        snprintf(more, sizeof more, ", and %d more", verdict->refused - 1);
+    if (purposes[purpose].result == FINDING_FAIL)
+        findings_fail(findings, (int)status_of(verdict->result), advice, "%s: %s%s", lost,
+                      verdict->first, more);
+    else
+        findings_add(findings, purposes[purpose].result, advice, "%s: %s%s", lost, verdict->first,
+                     more);
+}
+
+static void name_keys(struct tries *tries, const char *key)
+{
+    snprintf(tries->keys[0], COMPANION_SIZE, "%s", key);
+    for (int i = 0; i < REDIS_COMPANIONS; i++)
+        redis_companion(tries->keys[1 + i], key, i, "doctor");
+    lock_key_companion(tries->keys[1 + REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
+}
+
+/* Sends the commands in one write, and judges the answers. */
+static enum lock_result send_all(struct server *server, struct tries *tries, const struct try *list,
+                                 int count, struct errmsg *why)
+{
+    for (int i = 0; i < count; i++) {
+        tries->commands[i].count = 0;
+        for (const char *const *word = list[i].words; *word != NULL; word++)
+            redis_command_add(&tries->commands[i],
+                              **word <= REDIS_COMPANIONS + 2 ? tries->keys[**word - 1] : *word);
+    }
+    enum lock_result result =
+        redis_conn_call(&server->conn, tries->commands, count, tries->replies, server->bound, why);
+    for (int i = 0; result == LOCK_OK && i < count; i++) {
+        judge(&tries->verdicts[list[i].purpose], list[i].words[0], tries->replies[i]);
+        freeReplyObject(tries->replies[i]);
+    }
+    return result;
+}
+
+static bool try_acting(struct server *server, struct tries *tries)
+{
+    struct errmsg why = {""};
+    enum lock_result result = send_all(server, tries, acting, TRIES, &why);
+    return findings_served(server->findings, result, NULL, &why);
+}
+
+/* The command that --list sends to a Cluster, and that other servers do not know. */
+static bool try_slots(struct server *server, struct tries *tries)
+{
+    const struct redis_command command = redis_words("CLUSTER", "SLOTS");
+    redisReply *reply;
+    if (server->url->topology != REDIS_CLUSTER)
+        return true;
+    if (!server_ask(server, &command, &reply))
+        return false;
+    judge(&tries->verdicts[LISTING], "CLUSTER SLOTS", reply);
+    freeReplyObject(reply);
+    return true;
+}
+
+/* Without these commands a lock can still be acquired. */
+static bool try_listening(struct server *server, struct tries *tries)
+{
+    static const enum purpose lost[] = {CALLING, TRACKING};
+    struct errmsg why = {""};
+    enum lock_result result = send_all(server, tries, listening, LISTENING, &why);
+    if (result == LOCK_OK || result == LOCK_CANCELLED)
+        return result == LOCK_OK;
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        struct verdict *verdict = &tries->verdicts[lost[i]];
+        *verdict = (struct verdict){.refused = 1, .result = result};
+        snprintf(verdict->first, sizeof verdict->first, "SUBSCRIBE and the like: %.300s", why.text);
+    }
+    return true;
+}
+
+bool server_check_access(struct server *server)
+{
+    struct tries *tries = calloc(1, sizeof *tries);
+    findings_section(server->findings, "permissions", NULL);
+    if (tries == NULL) {
+        findings_fail(server->findings, STATUS_SYSTEM, NULL, "out of memory");
+        return false;
+    }
+    name_keys(tries, server->request->key);
+    bool usable =
+        try_acting(server, tries) && try_slots(server, tries) && try_listening(server, tries);
+    for (enum purpose purpose = 0; usable && purpose < PURPOSES; purpose++)
+        add_verdict(server->findings, purpose, &tries->verdicts[purpose]);
+    usable = usable && tries->verdicts[TAKING].refused == 0;
+    free(tries);
+    return usable;
+}

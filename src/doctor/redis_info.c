@@ -1,0 +1,323 @@
+/* Checks by INFO and CONFIG GET of a server that keeps locks. Providers rename CONFIG, and an ACL
+ * may allow neither: an unknown value is no failure. */
+#include "doctor/doctor_int.h"
+
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIELD_SIZE = 384 }; /* a replica's has the name of its host */
+
+static const char not_in_info[] = "unknown: not in INFO";
+
+/* As the server has reported them. */
+struct facts {
+    const char *info;
+    const char *save, *fsync, *min_replicas; /* settings; NULL: not known */
+    const struct redis_url *url;
+    int wait_replicas;
+};
+
+/* --- fields -------------------------------------------------------------- */
+
+/* The value of a line "field:value". False, and "", if there is none. */
+static bool field(const char *info, const char *name, char value[FIELD_SIZE])
+{
+    size_t length = strlen(name);
+    value[0] = '\0';
+    for (const char *line = info; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) != 0 || line[length] != ':')
+            continue;
+        line += length + 1;
+        size_t size = strcspn(line, "\r\n");
+        snprintf(value, FIELD_SIZE, "%.*s", (int)(size < FIELD_SIZE ? size : FIELD_SIZE - 1), line);
+        return true;
+    }
+    return false;
+}
+
+static bool number_field(const char *info, const char *name, int64_t *number)
+{
+    char value[FIELD_SIZE];
+    return field(info, name, value) && number_parse(value, 0, INT64_MAX, number);
+}
+
+/* --- the server's kind --------------------------------------------------- */
+
+static void version(const struct facts *facts, struct findings *findings)
+{
+    static const struct {
+        const char *field, *name;
+        bool tried; /* dlock is made for it */
+    } kinds[] = {
+        {"valkey_version", "Valkey", true},
+        {"dragonfly_version", "Dragonfly", false},
+        {"mvcc_depth", "KeyDB", false},
+        {"redis_version", "Redis", true},
+    };
+    static const char advice[] = "Redis 6.0 or later, or Valkey";
+    char claimed[FIELD_SIZE], own[FIELD_SIZE];
+
+    /* The Redis version, with which other servers claim compatibility. */
+    long major = field(facts->info, "redis_version", claimed) ? strtol(claimed, NULL, 10) : 0;
+    if (major <= 0) {
+        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+        return;
+    }
+
+    size_t kind = 0;
+    while (!field(facts->info, kinds[kind].field, own) && kind + 1 < sizeof kinds / sizeof *kinds)
+        kind++;
+    const char *name = kinds[kind].name, *shown = strcmp(name, "KeyDB") == 0 ? claimed : own;
+    if (major < 5)
+        findings_fail(findings, FINDING_UNTRUSTED, advice, "%s %s: the scripts need 5.0", name,
+                      shown);
+    else if (major < 6)
+        findings_add(
+            findings, FINDING_WARN, advice,
+            "%s %s: it cannot report changed keys, and a loss is noticed only at the next check",
+            name, shown);
+    else if (kinds[kind].tried)
+        findings_add(findings, FINDING_OK, NULL, "%s %s", name, shown);
+    else
+        findings_add(findings, FINDING_NOTE, NULL, "%s %s, with which dlock was not tested", name,
+                     shown);
+}
+
+static void role(const struct facts *facts, struct findings *findings)
+{
+    char is[FIELD_SIZE], master[FIELD_SIZE];
+    (void)field(facts->info, "role", is);
+    if (strcmp(is, "slave") == 0 || strcmp(is, "replica") == 0) {
+        bool told = field(facts->info, "master_host", master);
+        findings_fail(findings, STATUS_UNAVAILABLE, MASTERS_URL, "replica of %s: it takes no locks",
+                      told ? master : "another server");
+    } else if (strcmp(is, "master") == 0) {
+        findings_add(findings, FINDING_OK, NULL, "master");
+    } else {
+        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+    }
+}
+
+static void mode(const struct facts *facts, struct findings *findings)
+{
+    char is[FIELD_SIZE];
+    (void)field(facts->info, "redis_mode", is);
+    if (strcmp(is, "sentinel") == 0)
+        findings_fail(findings, STATUS_CONFIG, "redis+sentinel://HOST,.../MASTER",
+                      "it is a Sentinel, which keeps no locks");
+    else if (strcmp(is, "cluster") == 0 && facts->url->topology != REDIS_CLUSTER)
+        findings_add(findings, FINDING_WARN, "redis+cluster://",
+                     "one node of a Cluster: it refuses the keys that others have");
+}
+
+/* --- whether locks stay -------------------------------------------------- */
+
+/* volatile-* is no better than allkeys-*: every lock has an expiry. */
+static void eviction(const struct facts *facts, struct findings *findings)
+{
+    static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
+    char policy[FIELD_SIZE];
+    int64_t most;
+    if (!field(facts->info, "maxmemory_policy", policy))
+        findings_add(findings, FINDING_NOTE, "ask the provider; it must be noeviction",
+                     not_in_info);
+    else if (strcmp(policy, "noeviction") == 0)
+        findings_add(findings, FINDING_OK, NULL, "noeviction");
+    else if (strncmp(policy, "allkeys-", 8) != 0 && strncmp(policy, "volatile-", 9) != 0)
+        findings_add(findings, FINDING_NOTE, NULL, "%s", policy);
+    else if (number_field(facts->info, "maxmemory", &most) && most == 0)
+        findings_add(findings, FINDING_WARN, advice,
+                     "%s: locks are evicted as soon as there is a maxmemory", policy);
+    else
+        findings_fail(
+            findings, FINDING_UNTRUSTED, advice,
+            "%s: if memory runs short, a held lock may be removed, and another client gets it",
+            policy);
+}
+
+static void memory(const struct facts *facts, struct findings *findings)
+{
+    char used_text[SIZE_TEXT_SIZE], most_text[SIZE_TEXT_SIZE];
+    int64_t most, used;
+    if (!number_field(facts->info, "maxmemory", &most) ||
+        !number_field(facts->info, "used_memory", &used))
+        return;
+    size_rounded((uint64_t)used, used_text);
+    if (most == 0)
+        findings_add(findings, FINDING_OK, NULL, "%s used, no limit", used_text);
+    else
+        findings_add(findings, used >= most - most / 10 ? FINDING_WARN : FINDING_OK,
+                     "when it is full, no lock can be acquired", "%s used of %s", used_text,
+                     size_rounded((uint64_t)most, most_text));
+}
+
+static void persistence(const struct facts *facts, struct findings *findings)
+{
+    static const char advice[] = "appendonly yes, appendfsync always";
+    char aof[FIELD_SIZE];
+    bool known = field(facts->info, "aof_enabled", aof);
+    if (strcmp(aof, "1") == 0)
+        findings_add(findings, FINDING_OK, NULL, "append-only file, fsync %.100s",
+                     facts->fsync != NULL ? facts->fsync : "unknown");
+    else if (facts->save != NULL && *facts->save != '\0')
+        findings_add(findings, FINDING_NOTE, advice,
+                     "snapshots alone (%.100s): a crash loses later locks", facts->save);
+    else if (!known)
+        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+    else if (facts->save == NULL)
+        findings_add(findings, FINDING_NOTE, NULL,
+                     "unknown: no append-only file, and CONFIG GET save is not answered");
+    else
+        findings_add(findings, FINDING_WARN, advice, "none: a restart loses all locks%s",
+                     facts->wait_replicas > 0 ? ", and replicas copy the empty server" : "");
+}
+
+/* The name of the check is that of its field. */
+static void last_write(const struct facts *facts, struct findings *findings)
+{
+    char last[FIELD_SIZE];
+    if (field(facts->info, findings->check, last) && strcmp(last, "ok") != 0)
+        findings_add(findings, FINDING_WARN,
+                     "disk space and the server's log; it may refuse to write", "%s", last);
+}
+
+/* slave0:ip=...,port=...,state=online,... */
+static int online_replicas(const char *info)
+{
+    enum { REPLICAS_MOST = 100 };
+    int count = 0;
+    for (int i = 0; i < REPLICAS_MOST; i++) {
+        char name[24], value[FIELD_SIZE];
+        snprintf(name, sizeof name, "slave%d", i);
+        if (!field(info, name, value))
+            break;
+        count += strstr(value, "state=online") != NULL;
+    }
+    return count;
+}
+
+static void replicas(const struct facts *facts, struct findings *findings)
+{
+    int wanted = facts->wait_replicas, online = online_replicas(facts->info);
+    int64_t connected;
+    if (!number_field(facts->info, "connected_slaves", &connected))
+        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+    else if (online < wanted)
+        findings_fail(findings, STATUS_UNAVAILABLE, "more replicas, or a lower --wait-replicas",
+                      "%d online, and --wait-replicas asks for %d", online, wanted);
+    else if (online > 0 && wanted == 0)
+        findings_add(findings, FINDING_NOTE, "--wait-replicas",
+                     "%d online: a failover loses what has not reached them", online);
+    else
+        findings_add(findings, FINDING_OK, NULL, "%d online", online);
+}
+
+static void min_replicas(const struct facts *facts, struct findings *findings)
+{
+    int64_t needed;
+    if (facts->min_replicas != NULL && number_parse(facts->min_replicas, 1, INT32_MAX, &needed))
+        findings_add(findings, online_replicas(facts->info) < needed ? FINDING_WARN : FINDING_OK,
+                     "more replicas; the server takes no locks now", "%" PRId64, needed);
+}
+
+/* --- asking -------------------------------------------------------------- */
+
+bool server_ask(struct server *server, const struct redis_command *command, redisReply **reply)
+{
+    struct errmsg why = {""};
+    enum lock_result result =
+        redis_conn_call(&server->conn, command, 1, reply, server->bound, &why);
+    return findings_served(server->findings, result, NULL, &why);
+}
+
+/* --- all of them --------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*judge)(const struct facts *facts, struct findings *findings);
+} checks[] = {
+    {"version", version},
+    {"role", role},
+    {"mode", mode},
+    {"eviction", eviction},
+    {"memory", memory},
+    {"persistence", persistence},
+    {"rdb_last_bgsave_status", last_write},
+    {"aof_last_write_status", last_write},
+    {"replicas", replicas},
+    {"min-replicas-to-write", min_replicas},
+};
+
+/* The value of CONFIG GET; NULL if there is none. */
+static const char *setting(const redisReply *reply)
+{
+    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                reply->element[1]->type == REDIS_REPLY_STRING;
+    return told ? reply->element[1]->str : NULL;
+}
+
+/* Adds a row for a question that was not answered: "unknown: NOPERM ...". */
+static void add_unknown(const char *name, const redisReply *reply, struct findings *findings)
+{
+    findings->check = name;
+    findings_add(findings, FINDING_NOTE, "the permissions for --doctor in dlock-redis(7)",
+                 "unknown: %.300s",
+                 reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer is not understood");
+}
+
+static void judge_all(const struct facts *facts, struct findings *findings)
+{
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        findings->check = checks[i].name;
+        checks[i].judge(facts, findings);
+    }
+}
+
+bool server_check_info(struct server *server)
+{
+    enum { SAVE, FSYNC, MIN_REPLICAS, SETTINGS };
+    const struct redis_command info_command = redis_words("INFO");
+    const struct redis_command commands[SETTINGS] = {
+        [SAVE] = redis_words("CONFIG", "GET", "save"),
+        [FSYNC] = redis_words("CONFIG", "GET", "appendfsync"),
+        [MIN_REPLICAS] = redis_words("CONFIG", "GET", "min-replicas-to-write"),
+    };
+    struct findings *findings = server->findings;
+    redisReply *info, *replies[SETTINGS];
+    struct errmsg why = {""};
+    if (!server_ask(server, &info_command, &info))
+        return false;
+    bool answered = info->type == REDIS_REPLY_STRING;
+    if (!answered)
+        add_unknown("server", info, findings);
+
+    findings->check = "settings";
+    enum lock_result result =
+        redis_conn_call(&server->conn, commands, SETTINGS, replies, server->bound, &why);
+    if (!findings_served(findings, result, NULL, &why)) {
+        freeReplyObject(info);
+        return false;
+    }
+    if (replies[SAVE]->type == REDIS_REPLY_ERROR)
+        add_unknown("settings", replies[SAVE], findings);
+
+    const struct facts facts = {
+        .info = info->str,
+        .save = setting(replies[SAVE]),
+        .fsync = setting(replies[FSYNC]),
+        .min_replicas = setting(replies[MIN_REPLICAS]),
+        .url = server->url,
+        .wait_replicas = server->settings->wait_replicas,
+    };
+    if (answered)
+        judge_all(&facts, findings);
+    for (int i = 0; i < SETTINGS; i++)
+        freeReplyObject(replies[i]);
+    freeReplyObject(info);
+    return true;
+}
