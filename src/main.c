@@ -1,8 +1,5 @@
 /* dlock: flock(1) for a fleet. Parse, then one action. */
 #include "actions/actions.h"
-#include "config.h"
-#include "config/file.h"
-#include "config/help.h"
 #include "config/options.h"
 #include "ui/failure.h"
 #include "util/exit_status.h"
@@ -11,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <hiredis.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,16 +16,6 @@
 #include <sys/auxv.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-static int print(enum option_action action)
-{
-    if (action == ACTION_VERSION)
-        printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR,
-               HIREDIS_PATCH);
-    else
-        help_print(action == ACTION_HELP);
-    return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
-}
 
 /* A call without any arguments prints the usage. */
 static int print_short_usage(void)
@@ -95,7 +81,7 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
     case ACTION_HELP:
     case ACTION_USAGE: break;
     }
-    return print(options->action);
+    return action_help(options->action);
 }
 
 static int main_refuse(const struct messages *out, enum settings_result result,

@@ -34,4 +34,7 @@ int action_doctor(const struct options *options, struct messages *out);
  * JSON; no password, and no owner token. Asks no store. */
 int action_print_config(const struct options *options, struct messages *out);
 
+/* --help, --usage and --version. */
+int action_help(enum option_action action);
+
 #endif

@@ -1,12 +1,13 @@
+/* --print-config, --help, --usage and --version. */
+#include "config.h"
 #include "actions/actions.h"
-
-#include "config/file.h"
 #include "redis/url.h"
 #include "ui/failure.h"
 #include "util/duration.h"
 #include "util/json.h"
 #include "util/text.h"
 
+#include <hiredis.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,83 +22,53 @@ struct row {
     const char *note; /* NULL: none */
 };
 
-static const char *number_default(int number, char *text)
+/* The default of this option, in the form of dlock.conf(5); NULL: none. May use `text`. */
+static const char *default_of(const struct options *options, enum option_id id,
+                              char text[DURATION_TEXT_SIZE])
 {
-    snprintf(text, DURATION_TEXT_SIZE, "%d", number);
-    return text;
-}
-
-/* The default of this option, in the form of dlock.conf(5); NULL: none. May use
- * `text`. */
-static const char *config_default(const struct options *options, enum option_id id,
-                                  char text[DURATION_TEXT_SIZE])
-{
-    const size_t size = DURATION_TEXT_SIZE;
-    switch ((int)id) {
-    case OPT_TTL: return duration_format(options->ttl, text, size);
-    case OPT_HOLD_AT_LEAST: return duration_format(options->hold_at_least, text, size);
-    case OPT_ONCE_PER: return duration_format(options->once_per, text, size);
-    case OPT_REMEMBER: return duration_format(options->remember, text, size);
-    case OPT_CONNECT_TIMEOUT: return duration_format(options->connect_timeout, text, size);
-    case OPT_OUTAGE: return duration_format(options->outage, text, size);
-    case OPT_GRACE: return duration_format(lease_grace(options->ttl, options->grace), text, size);
-    case OPT_CONFLICT_EXIT_CODE: return number_default(options->conflict_status, text);
-    case OPT_WAIT_REPLICAS: return number_default(options->wait_replicas, text);
-    case OPT_PREFIX: return options->prefix;
+    switch ((int)id) { /* those that depend on others */
+    case OPT_GRACE:
+        return duration_format(lease_grace(options->ttl, options->grace), text, DURATION_TEXT_SIZE);
     case OPT_HASH: return options->hash == HASH_HMAC_SHA256 ? "hmac-sha256" : "none";
-    case OPT_BACKEND: return "auto";
     case OPT_WAIT: return options->nonblock ? "0" : "infinity";
-    case OPT_FALLBACK: return "off";
-    case OPT_ON_DEGRADED: return "warn";
-    case OPT_ON_EXPIRE: return "stop";
-    case OPT_STOP_SIGNAL: return "TERM";
     case OPT_EXCLUSIVE: return options->mode == MODE_EXCLUSIVE ? "yes" : "no";
-    default: return option_has_value(option_by_id(id)) ? NULL : "no";
+    default: return option_is_flag(id) ? "no" : option_rows[id].usual;
     }
 }
 
-/* The last setting of these options. */
-static const struct setting *last_of(const struct options *options, enum option_id from,
-                                     enum option_id to)
+/* Options of which one counts. */
+enum rivals { NO_RIVALS, MODES, WAITS, VERBOSITIES };
+
+static enum rivals rivals_of(const struct options *options, enum option_id id, bool *counts)
 {
-    const struct setting *found = NULL;
-    for (const struct setting *setting = options->settings.first; setting != NULL;
-         setting = setting->next)
-        if (setting->id >= from && setting->id <= to)
-            found = setting;
-    return found;
+    switch ((int)id) {
+    case OPT_EXCLUSIVE: *counts = options->mode == MODE_EXCLUSIVE; return MODES;
+    case OPT_SHARED: *counts = options->mode == MODE_SHARED; return MODES;
+    case OPT_SLOTS: *counts = options->mode == MODE_SLOTS; return MODES;
+    case OPT_NONBLOCK: *counts = options->nonblock; return WAITS;
+    case OPT_WAIT: *counts = !options->nonblock; return WAITS;
+    case OPT_VERBOSE: *counts = options->verbosity > 0; return VERBOSITIES;
+    case OPT_QUIET: *counts = options->verbosity < 0; return VERBOSITIES;
+    default: *counts = true; return NO_RIVALS;
+    }
 }
 
-/* The setting that decides this option, with its value in *text ("" for a flag
- * on the command line; NULL: none); NULL if it is not set. */
+/* The setting that decides this option, with its value in *text (NULL: none); NULL if it is
+ * not set. Of rivals the last one decides for all. */
 static const struct setting *config_in_force(const struct options *options, enum option_id id,
                                              const char **text)
 {
-    /* Options of which one counts. */
-    const struct {
-        enum option_id first, last, counts;
-    } rivals[] = {
-        {OPT_EXCLUSIVE, OPT_SLOTS,
-         options->mode == MODE_SLOTS    ? OPT_SLOTS
-         : options->mode == MODE_SHARED ? OPT_SHARED
-                                        : OPT_EXCLUSIVE},
-        {OPT_NONBLOCK, OPT_WAIT, options->nonblock ? OPT_NONBLOCK : OPT_WAIT},
-        {OPT_VERBOSE, OPT_QUIET,
-         options->verbosity > 0   ? OPT_VERBOSE
-         : options->verbosity < 0 ? OPT_QUIET
-                                  : OPT_NONE},
-    };
-    const struct setting *setting = setting_in_force(&options->settings, id);
-    *text = setting != NULL ? setting->text : NULL;
-    if (setting == NULL)
-        return NULL;
-    for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++) {
-        if (id < rivals[i].first || id > rivals[i].last || id == rivals[i].counts)
-            continue;
-        *text = id == OPT_SLOTS ? NULL : id == OPT_WAIT ? "0" : "no";
-        return last_of(options, rivals[i].first, rivals[i].last);
-    }
-    return setting;
+    bool counts;
+    enum rivals rivals = rivals_of(options, id, &counts);
+    const struct setting *found = setting_in_force(&options->settings, id);
+    *text = found != NULL ? found->text : NULL;
+    if (found == NULL || counts)
+        return found;
+    *text = id == OPT_SLOTS ? NULL : id == OPT_WAIT ? "0" : "no";
+    for (const struct setting *at = options->settings.first; at != NULL; at = at->next)
+        if (rivals_of(options, at->id, &counts) == rivals)
+            found = at;
+    return found;
 }
 
 /* The URLs without their logins. False if one cannot be read: a text that is no
@@ -135,11 +106,11 @@ static void row_fill(struct row *row, const struct options *options, enum option
 {
     const char *value;
     const struct setting *setting = config_in_force(options, id, &value);
-    *row = (struct row){.name = option_by_id(id)->longName};
+    *row = (struct row){.name = option_rows[id].name};
     if (id == OPT_CONFLICT_EXIT_CODE && options->conflict_status == STATUS_OK)
         row->note = "75 with --acquire, --attach and --wait-free";
     if (setting == NULL) {
-        const char *text = config_default(options, id, row->value);
+        const char *text = default_of(options, id, row->value);
         row->has_value = text != NULL;
         text_copy(row->from, sizeof row->from, text != NULL ? "default" : "not set");
         if (text != NULL && text != row->value)
@@ -149,12 +120,11 @@ static void row_fill(struct row *row, const struct options *options, enum option
     origin_format(setting->id, setting->origin, row->from, sizeof row->from);
     if (value == NULL)
         return;
-    bool is_flag = !option_has_value(option_by_id(id)) && *value == '\0';
     if (id == OPT_REDIS)
         row->has_value = show_urls(value, row->value, sizeof row->value);
     else if (id != OPT_OWNER) { /* anyone who knows it can release the lock */
         row->has_value = true;
-        text_copy(row->value, sizeof row->value, is_flag ? "yes" : value);
+        text_copy(row->value, sizeof row->value, value);
     }
     row->beyond_file = !fits_file(id, row->value);
     if (row->beyond_file)
@@ -202,8 +172,10 @@ int action_print_config(const struct options *options, struct messages *out)
         if (settings->user_file != NULL)
             print_file(settings->user_file, settings->user_file_read);
     }
-    for (enum option_id id = OPT_FIRST_SETTING; id < OPTION_COUNT; id++) {
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
         struct row row;
+        if (!option_configurable(id))
+            continue;
         row_fill(&row, options, id);
         if (options->json)
             row_json(&json, &row);
@@ -215,4 +187,98 @@ int action_print_config(const struct options *options, struct messages *out)
         json_line_end(&json);
     }
     return flushed(out, STATUS_OK);
+}
+
+/* --- --help, --usage, --version ------------------------------------------- */
+
+#define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
+
+/* popt would begin every text behind the longest of all options and their
+ * values: only 22 columns would be left for each, and twice the lines. Here a
+ * text begins in a fixed column, on a line of its own if the option reaches
+ * that far. */
+enum { TEXT_COLUMN = 30, WIDTH = 80 };
+
+/* The cursor is at the column where the text begins. */
+static void print_text(const char *text)
+{
+    int column = TEXT_COLUMN;
+    while (*text != '\0') {
+        int length = (int)strcspn(text, " ");
+        if (column > TEXT_COLUMN && column + 1 + length > WIDTH) {
+            printf("\n%*s", TEXT_COLUMN, "");
+            column = TEXT_COLUMN;
+        } else if (column > TEXT_COLUMN) {
+            column += printf(" ");
+        }
+        column += printf("%.*s", length, text);
+        text += length + (text[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void print_option(const struct option_row *row)
+{
+    char text[256];
+    const char letter[] = {'-', row->letter, ',', '\0'};
+    int used = printf("  %3s --%s%s%s", row->letter != '\0' ? letter : "", row->name,
+                      row->argument != NULL ? "=" : "", row->argument != NULL ? row->argument : "");
+    if (used + 2 > TEXT_COLUMN)
+        used = printf("\n") - 1;
+    printf("%*s", TEXT_COLUMN - used, "");
+    snprintf(text, sizeof text, row->usual != NULL ? "%s (default: %s)" : "%s", row->help,
+             row->usual);
+    print_text(text);
+}
+
+static const struct {
+    enum option_id first; /* of the rows below it */
+    const char *text;
+} titles[] = {
+    {OPT_NONBLOCK, "Used most:"},
+    {OPT_ACQUIRE, "Without a command:"},
+    {OPT_EXCLUSIVE, "Taking the lock:"},
+    {OPT_REDIS, "Lock store:"},
+    {OPT_ON_EXPIRE, "While the command runs:"},
+    {OPT_VERBOSE, "Messages:"},
+};
+
+static void print_help(void)
+{
+    puts("Usage: dlock " RUN_FORM "\n"
+         "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
+         "       dlock --force-release|--status|--ran-within=|--wait-free [OPTIONS] NAME\n"
+         "       dlock --pause=DURATION --message=TEXT|--resume [OPTIONS] NAME\n"
+         "       dlock --extend|--release|--current [OPTIONS]\n"
+         "       dlock --list [OPTIONS] [GLOB]\n"
+         "       dlock --doctor|--print-config [OPTIONS] [NAME]");
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+        for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+            if (titles[i].first == id)
+                printf("\n%s\n", titles[i].text);
+        if (option_rows[id].help != NULL)
+            print_option(&option_rows[id]);
+    }
+    puts("\nURL: redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], unix:///PATH[?db=N],\n"
+         "redis+sentinel://HOST[:PORT],.../MASTER[/DB], redis+cluster://HOST[:PORT],...;\n"
+         "with TLS rediss://, rediss+sentinel://, rediss+cluster://;\n"
+         "valkey:// and valkeys:// are redis:// and rediss://.\n"
+         "DURATION: 90, 1.5s, 250ms, 1h30m, 10min, 2w.\n"
+         "Exit status: the command's own; 124 the lease ended or was lost; 75 held by\n"
+         "another; 69 Redis not reachable; 77 not permitted; 64 wrong usage; 78 wrong\n"
+         "configuration. Without a command: 0; 1 there is no such lock, it is free, or\n"
+         "--doctor finds that no lock can be trusted; 2 held under another token.\n"
+         "The manual, dlock(1), has the rest.");
+}
+
+int action_help(enum option_action action)
+{
+    if (action == ACTION_VERSION)
+        printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR,
+               HIREDIS_PATCH);
+    else if (action == ACTION_USAGE)
+        options_print_usage(RUN_FORM);
+    else
+        print_help();
+    return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
 }

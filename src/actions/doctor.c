@@ -2,7 +2,6 @@
 
 #include "actions/open_backend.h"
 #include "actions/plan.h"
-#include "config/file.h"
 #include "config/lock_key.h"
 #include "doctor/doctor.h"
 #include "lock/lock_name.h"

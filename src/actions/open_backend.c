@@ -1,6 +1,5 @@
 #include "actions/open_backend.h"
 
-#include "config/file.h"
 #include "config/hints.h"
 #include "config/lock_key.h"
 #include "redis/url.h"

@@ -1,133 +1,58 @@
-#include "config/argv.h"
-
+/* The command line, read by popt. Three things are read here that popt does not know:
+ *
+ *   --no-NAME, --FLAG=yes, --attach=PID   popt refuses the word, and can go on after it. (Its own
+ *                                         optional values would take the next word, the NAME.)
+ *   -name                                 is a row of letters to popt, "-tree" -t ree; refused.
+ *   no memory                             popt loses words and values, or ends the program with
+ *                                         status 1, which of --status means that the lock is free.
+ */
+#include "config/config_int.h"
 #include "config/hints.h"
-#include "config/option_table.h"
 #include "redis/url.h"
 #include "util/exit_status.h"
 
-#include <stdbool.h>
+#include <popt.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Blots out the login of each URL in argv, which ps(1) shows to every user. The
- * command's own words are left alone. */
-static void hide_logins(const struct settings *settings, int argc, char **argv)
-{
-    for (const struct setting *setting = settings->first; setting != NULL;
-         setting = setting->next) {
-        for (int i = 1; setting->id == OPT_REDIS && *setting->text != '\0' && i < argc; i++) {
-            char *here = strstr(argv[i], setting->text);
-            if (here == NULL)
-                continue;
-            char *end = here + strlen(setting->text), after = *end;
-            *end = '\0';
-            url_redact_logins(here);
-            *end = after;
-        }
-    }
-}
+/* Stands after all words. If popt does not return it, words were lost. */
+static char end_of_words[] = "\001";
 
-/* A marker behind all words, which is no name, option or value. If popt gets no
- * memory, it silently loses values and words, and a lock of another name would
- * be taken. */
-static const char after_all[] = "\001";
-
-/* --no-NAME for each option of the table that a file or a variable can set. */
-enum { NO_OPTION = 1000, NO_NAME_SIZE = 40 };
-static char no_names[OPTION_COUNT][NO_NAME_SIZE];
-static struct poptOption no_options[OPTION_COUNT + 1], all_options[3];
-
-static bool add_no(const struct poptOption *option, const void *data)
-{
-    struct poptOption **to = (struct poptOption **)(uintptr_t)data;
-    enum option_id id = (enum option_id)option->val;
-    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
-        return false;
-    snprintf(no_names[id], NO_NAME_SIZE, "no-%s", option->longName);
-    *(*to)++ = (struct poptOption){.longName = no_names[id],
-                                   .argInfo = POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN,
-                                   .val = NO_OPTION + (int)id};
-    return false;
-}
-
-static bool has_no_option(const char *const *words)
-{
-    for (; *words != NULL; words++)
-        if (strncmp(*words, "--", 2) == 0 && strncmp(*words + 2, "no-", 3) == 0)
-            return true;
-    return false;
-}
-
-/* What popt needs for these words: most runs have no --no-OPTION. */
-static const struct poptOption *options_for(const char *const *words)
-{
-    struct poptOption *to = no_options;
-    if (!has_no_option(words))
-        return option_table;
-    (void)option_find(add_no, &to);
-    all_options[0] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE,
-                                         .arg = (void *)(uintptr_t)option_table};
-    all_options[1] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE, .arg = no_options};
-    return all_options;
-}
-
-/* popt cannot handle an option whose value may be missing: it would take the
- * next word for it, the lock's name. So --attach=PID is --attach-pid=PID to
- * popt, and --tree=no is --no-tree. False if the word is neither. */
-enum { SPELLED_OUT_SIZE = 64 };
-static bool spell_out(const char *word, char text[SPELLED_OUT_SIZE])
-{
-    static const char attach[] = "--attach=";
-    bool set;
-    size_t length = strcspn(word, "=");
-    if (strncmp(word, attach, sizeof attach - 1) == 0)
-        return snprintf(text, SPELLED_OUT_SIZE, "--attach-pid=%.31s", word + sizeof attach - 1) > 0;
-    const struct poptOption *option = strncmp(word, "--", 2) == 0 && word[length] == '='
-                                          ? option_by_name(word + 2, length - 2)
-                                          : NULL;
-    if (option == NULL || option_has_value(option) ||
-        !option_configurable((enum option_id)option->val) || !flag_parse(word + length + 1, &set))
-        return false;
-    return snprintf(text, SPELLED_OUT_SIZE, "--%s%s", set ? "" : "no-",
-                    option_by_id((enum option_id)option->val)->longName) > 0;
-}
-
-/* Returns a copy of argv, which the caller frees, that points into it, with
- * after_all behind the last word; NULL if memory is short. */
-static const char **words_for_popt(int argc, char **argv)
-{
-    char text[SPELLED_OUT_SIZE];
-    size_t count = (size_t)argc + 2, spelled_out = 0;
-    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
-        spelled_out += spell_out(argv[i], text);
-    const char **words = calloc(1, count * sizeof *words + spelled_out * SPELLED_OUT_SIZE);
-    if (words == NULL)
-        return NULL;
-    memcpy(words, argv, (size_t)argc * sizeof *words);
-    words[argc] = after_all;
-    char *word = (char *)(words + count);
-    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i)) {
-        if (!spell_out(argv[i], word))
-            continue;
-        words[i] = word;
-        word += SPELLED_OUT_SIZE;
-    }
-    return words;
-}
-
-/* True while popt is running. */
 static bool in_popt;
 
-/* If popt gets no memory it prints that and ends the program with status 1,
- * which for --status would mean that the lock is free. */
 static void exit_from_popt(void)
 {
     if (in_popt)
         _exit(STATUS_SYSTEM);
 }
+
+static void fill_table(struct poptOption table[OPTION_NAMES + 1])
+{
+    for (int i = 0; i < OPTION_NAMES; i++) {
+        struct option_name name = option_name(i);
+        bool has_value = option_rows[name.id].argument != NULL;
+        bool is_shown = option_rows[name.id].help != NULL && i < OPTION_NAMES - OPTION_ALIASES;
+        table[i] = (struct poptOption){
+            .longName = name.text,
+            .shortName = name.letter,
+            .argInfo = (has_value ? POPT_ARG_STRING : POPT_ARG_NONE) |
+                       (is_shown ? 0 : POPT_ARGFLAG_DOC_HIDDEN),
+            .val = (int)name.id,
+            .argDescrip = option_rows[name.id].argument,
+        };
+    }
+    table[OPTION_NAMES] = (struct poptOption)POPT_TABLEEND;
+}
+
+/* What is being read. */
+struct words {
+    struct options *options;
+    struct origin origin;
+    const char *last; /* the last word of the line */
+    struct errmsg *why;
+};
 
 static int no_memory(struct errmsg *why)
 {
@@ -135,70 +60,136 @@ static int no_memory(struct errmsg *why)
     return WORDS_NO_MEMORY;
 }
 
-static int wrong_word(const char *word, int fault, struct errmsg *why)
+static int wrong(const struct words *words, const char *word, int error)
 {
-    hints_bad_option(word, fault, why);
+    const char *text = error == POPT_ERROR_NOARG         ? "it needs a value"
+                       : error == POPT_ERROR_UNWANTEDARG ? "it takes no value"
+                                                         : poptStrerror(error);
+    if (hints_one_dash(word, words->why))
+        return WORDS_WRONG;
+    if (error == POPT_ERROR_BADOPT)
+        hints_unknown_option(word, words->why);
+    else /* without the value, which may be a URL with a password */
+        errmsg_set(words->why, "%.*s: %s", (int)strcspn(word, "=:"), word, text);
     return WORDS_WRONG;
 }
 
-/* Reads options from argv[1] on, up to the first word that is none. Returns its
- * index (argc if there is none), or the error. */
-static int read_with_popt(struct settings *settings, poptContext context, int argc,
-                          const char *const *words, bool behind_name, struct errmsg *why)
+static int add(const struct words *words, enum option_id id, const char *text)
 {
-    const struct origin origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name};
+    bool added = settings_add(&words->options->settings, id, text, words->origin);
+    return added ? 0 : no_memory(words->why);
+}
+
+/* A word that popt refuses with this error. */
+static int take_refused(const struct words *words, const char *word, int error)
+{
+    const char *name = strncmp(word, "--", 2) == 0 ? word + 2 : "";
+    bool is_no = error == POPT_ERROR_BADOPT && strncmp(name, "no-", 3) == 0;
+    if (is_no)
+        name += 3;
+    size_t length = strcspn(name, "=");
+    enum option_id id = option_by_name(name, length);
+
+    if (error == POPT_ERROR_UNWANTEDARG && (option_is_flag(id) || id == OPT_ATTACH))
+        return add(words, id, name + length + 1);
+    if (!is_no || !option_configurable(id))
+        return wrong(words, word, error);
+    if (name[length] == '=')
+        return wrong(words, word, POPT_ERROR_UNWANTEDARG);
+    if (option_is_flag(id))
+        return add(words, id, "no");
+    settings_drop(&words->options->settings, id);
+    words->options->unset[id] = true;
+    return 0;
+}
+
+/* ps(1) shows the words to every user. */
+static void hide_login(const char *word, const char *value)
+{
+    size_t length = strlen(word), size = strlen(value);
+    if (size <= length && strcmp(word + length - size, value) == 0)
+        url_redact_logins((char *)(uintptr_t)word + length - size);
+}
+
+/* An option; `word` is the last one that popt read for it. */
+static int take(const struct words *words, enum option_id id, const char *word, const char *value)
+{
+    bool is_value = value != NULL && strcmp(word, value) == 0;
+    if (!is_value && hints_one_dash(word, words->why))
+        return WORDS_WRONG;
+    if (option_rows[id].argument == NULL)
+        return add(words, id, id == OPT_ATTACH ? ATTACH_TO_PARENT : "yes");
+    if (value == NULL)
+        return no_memory(words->why);
+    if (word == end_of_words)
+        return wrong(words, words->last, POPT_ERROR_NOARG);
+    int result = add(words, id, value);
+    if (id == OPT_REDIS)
+        hide_login(word, value);
+    return result;
+}
+
+/* Returns what argv_read() does. */
+static int read_with_popt(const struct words *words, poptContext context, int argc)
+{
     int id;
-    while ((id = poptGetNextOpt(context)) > 0) {
-        if (id >= NO_OPTION) {
-            if (!settings_add_no(settings, (enum option_id)(id - NO_OPTION), origin))
-                return no_memory(why);
-            continue;
-        }
-        char *text = poptGetOptArg(context);
-        if (text != NULL && strcmp(text, after_all) == 0) {
-            free(text);
-            return wrong_word(words[argc - 1], POPT_ERROR_NOARG, why);
-        }
-        bool complete = text != NULL || !option_has_value(option_by_id((enum option_id)id));
-        bool added = complete && settings_add(settings, (enum option_id)id, text, origin);
-        if (text != NULL && id == OPT_REDIS)
-            explicit_bzero(text, strlen(text));
-        free(text);
-        if (!added)
-            return no_memory(why);
+    while ((id = poptGetNextOpt(context)) != -1) {
+        const char *word = poptBadOption(context, POPT_BADOPTION_NOALIAS);
+        if (id == POPT_ERROR_MALLOC)
+            return no_memory(words->why);
+        char *value = id > 0 ? poptGetOptArg(context) : NULL;
+        int result =
+            id > 0 ? take(words, (enum option_id)id, word, value) : take_refused(words, word, id);
+        if (value != NULL)
+            explicit_bzero(value, strlen(value));
+        free(value);
+        if (result != 0)
+            return result;
     }
-    if (id == POPT_ERROR_MALLOC || (id >= -1 && poptPeekArg(context) == NULL))
-        return no_memory(why);
-    if (id < -1)
-        return wrong_word(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, why);
+    if (poptPeekArg(context) == NULL)
+        return no_memory(words->why);
     int index = argc + 1;
     for (const char **rest = poptGetArgs(context); *rest != NULL; rest++)
         index--;
     return index;
 }
 
-int argv_read(struct settings *settings, int argc, char **argv, bool behind_name,
-              struct errmsg *why)
+int argv_read(struct options *options, int argc, char **argv, bool behind_name, struct errmsg *why)
 {
     static bool told;
-    if (!hints_dashes_right(argc, argv, why))
-        return WORDS_WRONG;
     if (!told && atexit(exit_from_popt) != 0)
         return no_memory(why);
     told = true;
-    const char **words = words_for_popt(argc, argv);
-    int index = WORDS_NO_MEMORY;
+
+    struct poptOption table[OPTION_NAMES + 1];
+    struct words words = {
+        .options = options,
+        .origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name},
+        .last = argv[argc - 1],
+        .why = why,
+    };
+    int index;
+    fill_table(table);
     in_popt = true;
-    poptContext context = words == NULL ? NULL
-                                        : poptGetContext(NULL, argc + 1, words, options_for(words),
-                                                         POPT_CONTEXT_POSIXMEHARDER);
-    if (context != NULL)
-        index = read_with_popt(settings, context, argc, words, behind_name, why);
-    else
-        (void)no_memory(why);
+    argv[argc] = end_of_words;
+    poptContext context = poptGetContext(NULL, argc + 1, (const char **)(uintptr_t)argv, table,
+                                         POPT_CONTEXT_POSIXMEHARDER);
+    index = context != NULL ? read_with_popt(&words, context, argc) : no_memory(why);
     poptFreeContext(context);
+    argv[argc] = NULL;
     in_popt = false;
-    free(words);
-    hide_logins(settings, index < 0 ? argc : index, argv);
     return index;
+}
+
+void options_print_usage(const char *form)
+{
+    const char *argv[] = {"dlock", NULL};
+    struct poptOption table[OPTION_NAMES + 1];
+    fill_table(table);
+    poptContext context = poptGetContext(NULL, 1, argv, table, 0);
+    if (context == NULL)
+        return;
+    poptSetOtherOptionHelp(context, form);
+    poptPrintUsage(context, stdout, 0);
+    poptFreeContext(context);
 }

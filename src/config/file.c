@@ -4,13 +4,13 @@
  * inih would see only what is before it. White space before a key is skipped; inih
  * would take the line for a continuation of the last value. And sections are
  * checked at their beginning; inih does not report a section without keys. */
-#include "config/file.h"
-
 #include "config.h"
+#include "config/config_int.h"
 #include "config/hints.h"
 #include "redis/url.h"
 #include "util/fileutils.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -24,18 +24,18 @@
 
 struct reading {
     struct settings *settings;
-    const char *name; /* of the lock */
+    struct settings sections; /* of those that match; they come after the others */
+    const char *name;         /* of the lock */
     FILE *file;
     const char *path;
     bool others_can_read;
     int line, section; /* line of the section that the current line is in; 0: before all sections */
     enum settings_result result;
     struct errmsg *why;
-    /* Settings of matching sections come after those for every lock. */
-    bool want_sections;
 };
 
 static const char lock_section[] = "lock ";
+static const char variable_prefix[] = "DLOCK_";
 
 /* Returns 0, as take_setting() has to. */
 __attribute__((format(printf, 2, 3))) static int file_fail(struct reading *reading,
@@ -132,30 +132,26 @@ static int take_setting(void *data, const char *section, const char *key, const 
         *section != '\0' ? section + strlen(lock_section) : NULL; /* by check_section() */
     if (reading->result != SETTINGS_OK)
         return 0;
-    const struct poptOption *option = option_by_name(key, strlen(key));
-    if (option == NULL || !option_configurable((enum option_id)option->val))
+    enum option_id id = option_by_name(key, strlen(key));
+    if (!option_configurable(id))
         return unknown_key(reading, key);
-    if (option->val == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
+    if (id == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
         return file_fail(
             reading,
             "%.100s: it holds a password, and others can read this file; use chmod o=", key);
-    if ((glob != NULL) != reading->want_sections)
-        return 1;
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
         return 1;
     struct origin origin = {.kind = ORIGIN_FILE,
                             .file = reading->path,
                             .line = reading->line,
                             .section = reading->section};
-    if (!settings_add(reading->settings, (enum option_id)option->val, value, origin))
+    if (!settings_add(glob != NULL ? &reading->sections : reading->settings, id, value, origin))
         reading->result = SETTINGS_NO_MEMORY;
     return reading->result == SETTINGS_OK;
 }
 
-static enum settings_result read_pass(struct reading *reading)
+static enum settings_result parse(struct reading *reading)
 {
-    rewind(reading->file);
-    reading->line = reading->section = 0;
     int bad_line = ini_parse_stream(file_read_line, reading, take_setting, reading);
     if (reading->result == SETTINGS_OK && bad_line != 0) {
         reading->line = bad_line;
@@ -165,6 +161,7 @@ static enum settings_result read_pass(struct reading *reading)
         errmsg_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
         reading->result = SETTINGS_BAD_CONFIG;
     }
+    settings_append(reading->settings, &reading->sections);
     return reading->result;
 }
 
@@ -251,10 +248,7 @@ static enum settings_result file_read_file(struct settings *settings, const char
         .others_can_read = (status.st_mode & S_IROTH) != 0,
         .why = why,
     };
-    enum settings_result result = read_pass(&reading);
-    reading.want_sections = true;
-    if (result == SETTINGS_OK)
-        result = read_pass(&reading);
+    enum settings_result result = parse(&reading);
     fclose(file);
     return result;
 }
@@ -271,28 +265,38 @@ static bool user_path(char **path)
     return *path != NULL;
 }
 
-/* Adds an option's DLOCK_ variable if it is set. An empty one counts as unset,
- * because shells and units often cannot unset it. */
-static bool file_read_variable(const struct poptOption *option, const void *data)
+/* The option of the variable "DLOCK_NAME=..."; OPT_NONE if there is none. */
+static enum option_id option_of_variable(const char *variable)
 {
-    struct settings *const *to = data;
-    char name[ORIGIN_TEXT_SIZE];
-    struct origin origin = {.kind = ORIGIN_ENVIRONMENT};
-    enum option_id id = (enum option_id)option->val;
-    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
-        return false;
-    const char *value = getenv(origin_format(id, origin, name, sizeof name));
-    return value != NULL && *value != '\0' && !settings_add(*to, id, value, origin);
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+        const char *name = option_rows[id].name, *at = variable + strlen(variable_prefix);
+        size_t i = 0;
+        while (name[i] != '\0' && at[i] == (name[i] == '-' ? '_' : toupper(name[i])))
+            i++;
+        if (name[i] == '\0' && at[i] == '=' && option_configurable(id))
+            return id;
+    }
+    return OPT_NONE;
 }
 
-/* Most runs have no DLOCK_* variable at all; one look at the environment is
- * cheaper than a getenv(3) for each option. */
-static bool any_variable(void)
+/* Adds the DLOCK_ variables, in the order of the options, so that of two that exclude each
+ * other always the same one counts. An empty one counts as unset, because shells and units
+ * often cannot unset it. False if memory is short. */
+static bool read_variables(struct settings *settings)
 {
-    for (char **variable = environ; *variable != NULL; variable++)
-        if (strncmp(*variable, "DLOCK_", 6) == 0)
-            return true;
-    return false;
+    const char *values[OPTION_COUNT] = {NULL};
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (strncmp(*variable, variable_prefix, strlen(variable_prefix)) != 0)
+            continue;
+        enum option_id id = option_of_variable(*variable);
+        if (id != OPT_NONE && values[id] == NULL)
+            values[id] = strchr(*variable, '=') + 1;
+    }
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++)
+        if (values[id] != NULL && *values[id] != '\0' &&
+            !settings_add(settings, id, values[id], (struct origin){.kind = ORIGIN_ENVIRONMENT}))
+            return false;
+    return true;
 }
 
 static enum settings_result read_named_file(struct settings *settings, const char *name,
@@ -331,8 +335,7 @@ enum settings_result config_read(struct settings *settings, const char *name,
     bool is_named = path != NULL && *path != '\0';
     enum settings_result result = is_named ? read_named_file(settings, name, path, why)
                                            : read_both_files(settings, name, why);
-    if (result == SETTINGS_OK && any_variable() &&
-        option_find(file_read_variable, &settings) != NULL)
+    if (result == SETTINGS_OK && !read_variables(settings))
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)
         errmsg_set(why, "out of memory");
@@ -374,26 +377,17 @@ static bool is_known_otherwise(const char *name)
     return false;
 }
 
-static bool has_variable(const struct poptOption *option, const void *data)
-{
-    char name[ORIGIN_TEXT_SIZE];
-    enum option_id id = (enum option_id)option->val;
-    return option_configurable(id) && !(option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) &&
-           strcmp(origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, name, sizeof name),
-                  data) == 0;
-}
-
 void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
                               void *data)
 {
     for (char **variable = environ; *variable != NULL; variable++) {
         char name[128], near[NEAR_TEXT_SIZE];
-        size_t length = strcspn(*variable, "="), prefix = strlen("DLOCK_");
-        if (strncmp(*variable, "DLOCK_", prefix) != 0 || length >= sizeof name)
+        size_t length = strcspn(*variable, "="), prefix = strlen(variable_prefix);
+        if (strncmp(*variable, variable_prefix, prefix) != 0 || length >= sizeof name)
             continue;
         memcpy(name, *variable, length);
         name[length] = '\0';
-        if (is_known_otherwise(name) || option_find(has_variable, name) != NULL)
+        if (is_known_otherwise(name) || option_of_variable(*variable) != OPT_NONE)
             continue;
         visit(name, hints_near(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL,
               data);

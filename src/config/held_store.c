@@ -1,5 +1,5 @@
 #include "config/held_store.h"
-
+#include "config/config_int.h"
 #include "redis/url.h"
 #include "util/text.h"
 
@@ -86,7 +86,7 @@ char *held_store_format(const struct settings *settings, const char *kind, const
         const char *value = text_of(&parts[i], settings, kind, lock_dir);
         char *shared = value != NULL ? shareable(&parts[i], value) : NULL;
         bool added = value == NULL ||
-                     (shared != NULL && append(&text, option_by_id(parts[i].id)->longName, shared));
+                     (shared != NULL && append(&text, option_rows[parts[i].id].name, shared));
         free(shared);
         if (!added) {
             free(text);
@@ -129,8 +129,7 @@ static bool read_part(struct settings *settings, char *part, const char *configu
     char *value = strchr(part, '=');
     if (value == NULL)
         return false;
-    const struct poptOption *option = option_by_name(part, (size_t)(value++ - part));
-    enum option_id id = option != NULL ? (enum option_id)option->val : OPT_NONE;
+    enum option_id id = option_by_name(part, (size_t)(value++ - part));
     if (!held_store_has(id) || !percent_decode(value, strlen(value) + 1, value, strlen(value)))
         return false;
     bool same = id == OPT_REDIS && is_same_redis(configured, value);

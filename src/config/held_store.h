@@ -5,7 +5,7 @@
 #ifndef DLOCK_CONFIG_HELD_STORE_H
 #define DLOCK_CONFIG_HELD_STORE_H
 
-#include "config/settings.h"
+#include "config/options.h"
 
 /* The whole word for a lock that these settings have led to a store of this kind in; lock_dir is
  * the lock directory in use, NULL: none. The caller frees it. NULL: memory is short. */

@@ -1,75 +1,52 @@
 #include "config/hints.h"
-
-#include "config/settings.h"
+#include "config/config_int.h"
 
 #include <ctype.h>
-#include <stdint.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The word up to its value. */
-static size_t name_length(const char *word)
+/* Appends "; ..." */
+__attribute__((format(printf, 2, 3))) static void add(struct errmsg *why, const char *format, ...)
 {
-    return strcspn(word, "=:");
+    size_t used = strlen(why->text);
+    va_list args;
+    va_start(args, format);
+    (void)snprintf(why->text + used, sizeof why->text - used, "; ");
+    used = strlen(why->text);
+    (void)vsnprintf(why->text + used, sizeof why->text - used, format, args);
+    va_end(args);
 }
 
-static void unknown_option(const char *word, struct errmsg *why)
+/* --- options -------------------------------------------------------------- */
+
+void hints_unknown_option(const char *word, struct errmsg *why)
 {
-    size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
-    const char *name = word + dashes;
-    int shown = (int)(dashes + length < 100 ? dashes + length : 100);
     char near[NEAR_TEXT_SIZE];
-    if (strncmp(word, "--fcntl", (size_t)shown) == 0 && length == strlen("fcntl"))
-        errmsg_set(why, "--fcntl: unknown option; file locks are those of flock(2) here, which "
-                        "--fcntl would not meet");
-    else if (dashes > 1 && hints_near(near, name, length, NEAR_ALL))
-        errmsg_set(why, "%.*s: unknown option; did you mean %s?", shown, word, near);
+    size_t dashes = strspn(word, "-"), length = strcspn(word, "=:");
+    int shown = length < 100 ? (int)length : 100;
+    errmsg_set(why, "%.*s: unknown option", shown, word);
+    if (strcmp(why->text, "--fcntl: unknown option") == 0)
+        add(why, "file locks are those of flock(2) here, which --fcntl would not meet");
+    else if (dashes > 1 && hints_near(near, word + dashes, length - dashes, NEAR_ALL))
+        add(why, "did you mean %s?", near);
     else
-        errmsg_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
+        add(why, "dlock --help lists them all");
 }
-
-static bool takes_yes_or_no(const char *word)
-{
-    const struct poptOption *option =
-        strncmp(word, "--", 2) == 0 ? option_by_name(word + 2, name_length(word + 2)) : NULL;
-    return option != NULL && option_configurable((enum option_id)option->val);
-}
-
-void hints_bad_option(const char *word, int fault, struct errmsg *why)
-{
-    const char *text =
-        fault == POPT_ERROR_NOARG ? "it needs a value"
-        : fault == POPT_ERROR_UNWANTEDARG
-            ? takes_yes_or_no(word) ? "its only values are yes and no" : "it takes no value"
-            : poptStrerror(fault);
-    if (fault == POPT_ERROR_BADOPT)
-        unknown_option(word, why);
-    else
-        errmsg_set(why, "%.*s: %s", (int)name_length(word), word, text);
-}
-
-/* --- one dash ------------------------------------------------------------- */
 
 /* -help is read as -h, and has the intended effect. */
-static bool one_dash_right(const char *word, struct errmsg *why)
+bool hints_one_dash(const char *word, struct errmsg *why)
 {
-    size_t length = name_length(word + 1);
     const char *name = word + 1;
-    if (length <= 2 || option_by_name(name, length) == NULL || strncmp(name, "help", length) == 0)
-        return true;
+    size_t length = strcspn(name, "=:");
+    if (*word != '-' || length <= 2 || option_by_name(name, length) == OPT_NONE ||
+        strncmp(name, "help", length) == 0)
+        return false;
     errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length,
                name);
-    return false;
-}
-
-bool hints_dashes_right(int argc, char **argv, struct errmsg *why)
-{
-    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
-        if (argv[i][1] != '-' && !one_dash_right(argv[i], why))
-            return false;
     return true;
 }
 
@@ -100,63 +77,43 @@ static bool is_program(const char *word)
     return false;
 }
 
-/* The action, or --help or a similar option, that has this word as its name; NULL: none. */
-static const char *verb(const char *word)
+/* The name of an action that runs no command and needs no value, as a word without dashes. */
+static bool is_verb(const char *word)
 {
-    const struct poptOption *option = option_by_name(word, strlen(word));
-    bool is_verb = option != NULL && !option_has_value(option) &&
-                   !option_configurable((enum option_id)option->val) &&
-                   option->val != OPT_NO_FORK && option->val != OPT_UNLOCK;
-    return is_verb ? option->longName : NULL;
-}
-
-static void hints_add(struct errmsg *why, const char *hint)
-{
-    size_t used = strlen(why->text);
-    snprintf(why->text + used, sizeof why->text - used, "; %s", hint);
+    const struct option_row *row = &option_rows[option_by_name(word, strlen(word))];
+    return row->is_action && row->argument == NULL;
 }
 
 void hints_no_command(const char *name, struct errmsg *why)
 {
-    static const char none[] = "no command given";
-    if (verb(name) != NULL)
-        errmsg_set(why,
-                   "%s; did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)",
-                   none, verb(name), name);
+    errmsg_set(why, "no command given");
+    if (is_verb(name))
+        add(why, "did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)", name,
+            name);
     else if (strpbrk(name, blanks) != NULL)
-        errmsg_set(why,
-                   "%s; '%.100s' is read as the lock's name: dlock NAME -- COMMAND, or dlock "
-                   "NAME -c 'STRING' for a shell",
-                   none, name);
+        add(why,
+            "'%.100s' is read as the lock's name: dlock NAME -- COMMAND, or dlock NAME -c "
+            "'STRING' for a shell",
+            name);
     else if (name[strspn(name, "0123456789")] == '\0')
-        errmsg_set(why,
-                   "%s; dlock locks no descriptors; dlock --attach NAME || exit holds a lock until "
-                   "the script ends (with --lock-file=FILE, the lock on that file)",
-                   none);
+        add(why, "dlock locks no descriptors; dlock --attach NAME || exit holds a lock until the "
+                 "script ends (with --lock-file=FILE, the lock on that file)");
     else if (is_program(name))
-        errmsg_set(why,
-                   "%s; if %.100s is the command, the lock's name is missing: dlock NAME -- %.100s",
-                   none, name, name);
+        hints_name_is_command(name, why);
     else if (strchr(name, '/') != NULL)
-        errmsg_set(why,
-                   "%s; usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks "
-                   "that file as flock(1) does",
-                   none, name);
+        add(why,
+            "usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks that file "
+            "as flock(1) does",
+            name);
     else
-        errmsg_set(why,
-                   "%s; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME",
-                   none);
+        add(why, "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME");
 }
 
 void hints_name_is_command(const char *name, struct errmsg *why)
 {
-    char hint[256];
-    if (!is_program(name))
-        return;
-    snprintf(hint, sizeof hint,
-             "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name,
-             name);
-    hints_add(why, hint);
+    if (is_program(name))
+        add(why, "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name,
+            name);
 }
 
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why)
@@ -167,18 +124,16 @@ void hints_behind_name(const struct options *options, struct origin origin, stru
 
 void hints_not_a_command(const struct options *options, struct errmsg *why)
 {
-    char hint[256];
     if (options->command == NULL)
         return;
     const char *word = options->command[0];
-    if (verb(options->name) != NULL && options->command[1] == NULL) {
-        snprintf(hint, sizeof hint, "did you mean dlock --%s %.100s?", verb(options->name), word);
-        hints_add(why, hint);
-    } else if (strpbrk(word, blanks) != NULL && options->command[1] == NULL) {
-        hints_add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
-    } else {
+    bool alone = options->command[1] == NULL;
+    if (alone && is_verb(options->name))
+        add(why, "did you mean dlock --%s %.100s?", options->name, word);
+    else if (alone && strpbrk(word, blanks) != NULL)
+        add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
+    else
         hints_name_is_command(options->name, why);
-    }
 }
 
 bool hints_name_is_file(const struct options *options)
@@ -188,104 +143,88 @@ bool hints_name_is_file(const struct options *options)
            stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-enum { NEAR_SIZE = 32, NEAR_MOST = 3, PREFIX_LEAST = 2 };
+/* --- which option may be meant --------------------------------------------- */
 
-struct near {
-    enum near_kind kind;
-    char word[NEAR_SIZE]; /* as it would be in the table */
-    const char *names[NEAR_MOST];
-    int ids[NEAR_MOST];
-    int count, distance;
-};
+enum { NEAR_MOST = 3, PREFIX_LEAST = 2, EDITS_MOST = 4, FAR = EDITS_MOST + 2 };
 
-static int least(int a, int b)
+/* True if so many letters can be inserted, left out, changed, or swapped with the next one to
+ * make b of a. */
+static bool within(const char *a, const char *b, int edits)
 {
-    return a < b ? a : b;
-}
-
-/* How many letters have to be inserted, left out, changed, or swapped with the
- * next one to make b of a. F. J. Damerau, "A technique for computer detection
- * and correction of spelling errors", CACM 7 (1964); no letter is changed
- * twice. */
-static int distance(const char *a, const char *b)
-{
-    int rows[3][NEAR_SIZE], *before = rows[0], *last = rows[1], *row = rows[2];
-    int length = (int)strlen(b);
-    for (int j = 0; j <= length; j++)
-        before[j] = last[j] = j;
-    for (int i = 1; a[i - 1] != '\0'; i++) {
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            row[j] = least(least(last[j], row[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least(row[j], before[j - 2] + 1);
-        }
-        int *spare = before;
-        before = last;
-        last = row;
-        row = spare;
-    }
-    return last[length];
+    for (; *a != '\0' && *a == *b; b++)
+        a++;
+    if (*a == *b)
+        return true;
+    if (edits == 0)
+        return false;
+    bool swapped = *a != '\0' && a[0] == b[1] && a[1] == b[0];
+    return (*a != '\0' && within(a + 1, b, edits - 1)) ||
+           (*b != '\0' && within(a, b + 1, edits - 1)) ||
+           (*a != '\0' && *b != '\0' && within(a + 1, b + 1, edits - 1)) ||
+           (swapped && within(a + 2, b + 2, edits - 1));
 }
 
 /* An abbreviation is nearest; then one letter in four may differ; then a word
  * may follow: redis-url. */
-static int option_distance(const char *word, const char *name)
+static int distance(const char *word, const char *name)
 {
-    size_t length = strlen(word);
+    size_t length = strlen(word), size = strlen(name);
     if (length >= PREFIX_LEAST && strncmp(word, name, length) == 0)
         return 0;
-    int found = strlen(name) < NEAR_SIZE ? distance(word, name) : NEAR_SIZE;
-    if (found <= ((int)length + 2) / 4)
-        return found;
-    return strncmp(word, name, strlen(name)) == 0 && word[strlen(name)] == '-' ? NEAR_SIZE - 1
-                                                                               : NEAR_SIZE;
+    for (int edits = 1; edits <= EDITS_MOST && (size_t)edits <= (length + 2) / 4; edits++)
+        if (within(word, name, edits))
+            return edits;
+    return strncmp(word, name, size) == 0 && word[size] == '-' ? FAR - 1 : FAR;
 }
 
-static bool note_near(const struct poptOption *option, const void *data)
+struct near {
+    const char *names[NEAR_MOST];
+    enum option_id ids[NEAR_MOST];
+    int count, distance;
+};
+
+static void note(struct near *near, const char *word, const char *name, enum option_id id)
 {
-    struct near *near = (struct near *)(uintptr_t)data;
-    int found = option_distance(near->word, option->longName);
-    if (found >= NEAR_SIZE || found > near->distance || option->val == OPT_ATTACH_PID)
-        return false;
-    if (near->kind != NEAR_ALL && !option_configurable((enum option_id)option->val))
-        return false;
+    int found = distance(word, name);
+    if (found == FAR || found > near->distance)
+        return;
     if (found < near->distance)
         near->count = 0;
     near->distance = found;
-    for (int i = 0; i < least(near->count, NEAR_MOST); i++)
-        if (near->ids[i] == option->val)
-            return false; /* an alias of it */
+    for (int i = 0; i < near->count && i < NEAR_MOST; i++)
+        if (near->ids[i] == id)
+            return; /* an alias of it */
     if (near->count < NEAR_MOST) {
-        near->names[near->count] = option->longName;
-        near->ids[near->count] = option->val;
+        near->names[near->count] = name;
+        near->ids[near->count] = id;
     }
     near->count++;
-    return false;
 }
 
 /* A word that begins too many options, or is near too many, gives no hint. */
 bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
 {
-    struct near near = {.kind = kind, .distance = NEAR_SIZE - 1};
-    if (length >= NEAR_SIZE)
+    char word[32] = "", variable[ORIGIN_TEXT_SIZE];
+    struct near near = {.distance = FAR};
+    if (length >= sizeof word)
         return false;
     for (size_t i = 0; i < length; i++)
-        near.word[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
-    (void)option_find(note_near, &near);
+        word[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
+    for (int i = 0; i < OPTION_NAMES; i++) {
+        struct option_name known = option_name(i);
+        if (kind == NEAR_ALL || option_configurable(known.id))
+            note(&near, word, known.text, known.id);
+    }
     if (near.count == 0 || near.count > NEAR_MOST)
         return false;
+
     for (int i = 0, used = 0; i < near.count; i++) {
-        char variable[ORIGIN_TEXT_SIZE];
+        const char *before = i == 0 ? "" : i + 1 < near.count ? ", " : " or ";
         const char *shown = near.names[i];
         if (kind == NEAR_VARIABLES) /* aliases have none */
-            shown = origin_format((enum option_id)near.ids[i],
-                                  (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable,
-                                  sizeof variable);
-        used += snprintf(text + used, (size_t)(NEAR_TEXT_SIZE - used), "%s%s%s",
-                         i == 0               ? ""
-                         : i + 1 < near.count ? ", "
-                                              : " or ",
+            shown = origin_format(near.ids[i], (struct origin){.kind = ORIGIN_ENVIRONMENT},
+                                  variable, sizeof variable);
+        used += snprintf(text + used, (size_t)(NEAR_TEXT_SIZE - used), "%s%s%s", before,
                          kind == NEAR_ALL ? "--" : "", shown);
     }
     return true;

@@ -9,15 +9,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Looks through the options from argv[1] on for a word that popt would split
- * into letters, though it is a long name with one dash ("-tree", which is -t
- * ree to popt). False with *why set if there is one. */
-bool hints_dashes_right(int argc, char **argv, struct errmsg *why);
+/* True, with *why set, if the word is a long name with one dash, which popt would split into
+ * letters ("-tree" is -t ree to popt). */
+bool hints_one_dash(const char *word, struct errmsg *why);
 
-/* Sets *why for an option that popt refuses with this error: for an unknown
- * one, which options are near it. The value of `word` is not shown: it may be a
- * URL with a password. */
-void hints_bad_option(const char *word, int fault, struct errmsg *why);
+/* Sets *why for an unknown option: which options are near it. The value of `word` is not
+ * shown: it may be a URL with a password. */
+void hints_unknown_option(const char *word, struct errmsg *why);
 
 /* Sets *why if there is a NAME, which may have been meant as something else,
  * but no command. */

@@ -1,39 +1,148 @@
-/* The options of all sources, checked and merged: all that dlock should do. */
+/* The options: what each is (option_rows.h), where it was set, and all of them together, checked:
+ * what dlock should do. */
 #ifndef DLOCK_CONFIG_OPTIONS_H
 #define DLOCK_CONFIG_OPTIONS_H
 
-#include "config/settings.h"
 #include "lock/lease.h"
 #include "util/clock.h"
 #include "util/errmsg.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
+
+/* --- what there is --------------------------------------------------------- */
+
+enum option_id {
+    OPT_NONE,
+#define OPTION(ID, ...) OPT_##ID,
+#define ACTION(ID, ...) OPT_##ID,
+#include "config/option_rows.h"
+#undef OPTION
+#undef ACTION
+    OPTION_COUNT
+};
+
+/* Each has the id of its option. */
+enum option_action {
+    ACTION_RUN = OPT_NONE,
+#define OPTION(ID, ...)
+#define ACTION(ID, ...) ACTION_##ID = OPT_##ID,
+#include "config/option_rows.h"
+#undef OPTION
+#undef ACTION
+};
+
+enum takes_name { NAME_REFUSED, NAME_OPTIONAL, NAME_NEEDED };
+
+/* The stores that use an option. */
+enum {
+    ON_LOCK_FILE = 1,
+    ON_LOCK_DIR = 2,
+    ON_REDIS = 4,
+    ON_QUORUM = 8,
+    ON_SERVERS = ON_REDIS | ON_QUORUM,
+    ON_RECORDS = ON_SERVERS | ON_LOCK_DIR, /* those that keep a record of the lock */
+    ON_ANY = ON_RECORDS | ON_LOCK_FILE,
+};
+
+struct value; /* one that is to be read (values.c) */
+
+struct option_row {
+    const char *name;
+    char letter; /* 0: none */
+    bool is_action, needs_record;
+    enum takes_name takes_name;              /* of an action */
+    bool (*read)(const struct value *value); /* NULL: nothing of it is kept */
+    size_t place;                            /* in struct options */
+    const char *usual;                       /* default; NULL: none, or it depends on others */
+    const char *argument; /* or choices, "a|b"; NULL: a yes or a no, or an action */
+    unsigned actions;     /* that use it: bits 1 << ACTION_... */
+    unsigned stores;
+    const char *help; /* NULL: it is not shown */
+};
+
+extern const struct option_row option_rows[OPTION_COUNT]; /* by id */
+
+/* The option with this long name or alias (`length` bytes of it); OPT_NONE if there is none. */
+enum option_id option_by_name(const char *name, size_t length);
+
+/* True if a configuration file or a variable can set it. */
+bool option_configurable(enum option_id id);
+
+/* True if its value is a yes or a no; on the command line it needs none. */
+bool option_is_flag(enum option_id id);
+
+/* Prints a short list of the options; `form` follows them. */
+void options_print_usage(const char *form);
+
+/* --- where it was set ------------------------------------------------------ */
+
+enum origin_kind {
+    ORIGIN_DEFAULT,
+    ORIGIN_FILE,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_HELD, /* the store of a lock that this process runs under, by DLOCK_HELD */
+    ORIGIN_COMMAND_LINE
+};
+
+struct origin {
+    enum origin_kind kind;
+    const char *file;  /* of ORIGIN_FILE; lives as long as the settings */
+    int line, section; /* the line of its section; 0: it is before all sections */
+    bool behind_name;  /* of ORIGIN_COMMAND_LINE: it is between NAME and the command */
+};
+
+struct setting {
+    struct setting *next;
+    enum option_id id;
+    struct origin origin;
+    char text[]; /* of a flag: a yes or a no */
+};
+
+/* From the weakest source to the strongest: the last one of an option counts. */
+struct settings {
+    struct setting *first;
+    char *user_file; /* path of the user's file, for origins to point to */
+    bool file_named; /* user_file is that of --config, and there is no other */
+    bool system_file_read, user_file_read; /* false: it does not exist */
+};
+
+enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
+
+/* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by where the setting was made. */
+enum settings_result origin_result(struct origin origin);
+
+/* "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns text. */
+char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
+#define ORIGIN_TEXT_SIZE 320
+
+/* The same; "default" if it was not set. */
+char *origin_place(enum option_id id, struct origin origin, char *text, size_t size);
+
+/* The setting that counts; NULL if there is none. */
+const struct setting *setting_in_force(const struct settings *settings, enum option_id id);
+
+/* The path of the configuration file for all users. */
+#define CONFIG_SYSTEM_FILE SYSCONFDIR "/dlock.conf"
+
+/* The places in which this option can be set: "DLOCK_REDIS,
+ * /home/a/.config/dlock/dlock.conf, /etc/dlock.conf". Returns text. */
+#define CONFIG_PLACES_SIZE 1024
+char *config_places(const struct settings *settings, enum option_id id,
+                    char text[CONFIG_PLACES_SIZE]);
+
+/* Calls visit for each DLOCK_* variable that is neither a setting nor one that
+ * dlock sets for commands, with the settings that may be meant ("DLOCK_WAIT";
+ * NULL: none is near). */
+void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
+                              void *data);
+
+/* --- all together ---------------------------------------------------------- */
 
 enum backend_choice { BACKEND_AUTO, BACKEND_REDIS, BACKEND_FILE };
 enum name_hash { HASH_NONE, HASH_SHA256, HASH_HMAC_SHA256 };
 enum on_degraded { DEGRADED_WARN, DEGRADED_WARN_THROTTLED, DEGRADED_PROCEED, DEGRADED_FAIL };
-/* Those that are not ACTION_RUN have the ids of their options. */
-enum option_action {
-    ACTION_RUN = OPT_NONE,
-    ACTION_ACQUIRE = OPT_ACQUIRE,
-    ACTION_ATTACH = OPT_ATTACH,
-    ACTION_EXTEND = OPT_EXTEND,
-    ACTION_RELEASE = OPT_RELEASE,
-    ACTION_FORCE_RELEASE = OPT_FORCE_RELEASE,
-    ACTION_PAUSE = OPT_PAUSE,
-    ACTION_RESUME = OPT_RESUME,
-    ACTION_STATUS = OPT_STATUS,
-    ACTION_WAIT_FREE = OPT_WAIT_FREE,
-    ACTION_LIST = OPT_LIST,
-    ACTION_RAN_WITHIN = OPT_RAN_WITHIN,
-    ACTION_CURRENT = OPT_CURRENT,
-    ACTION_DOCTOR = OPT_DOCTOR,
-    ACTION_PRINT_CONFIG = OPT_PRINT_CONFIG,
-    ACTION_VERSION = OPT_VERSION,
-    ACTION_HELP = OPT_HELP,
-    ACTION_USAGE = OPT_USAGE,
-};
 
 struct options {
     enum option_action action;
@@ -72,8 +181,7 @@ struct options {
     struct duration connect_timeout, outage;
     struct duration grace; /* < ttl; negative: not given, lease_grace() */
     int stop_signal;
-    bool fallback_to_file;
-    bool warn_on_expire; /* --on-expire=warn */
+    int fallback_to_file, warn_on_expire; /* 1: --fallback=file, --on-expire=warn */
     bool tree, heartbeat;
     const char *report; /* file for a line about the run; NULL: none */
     int verbosity;

@@ -1,5 +1,5 @@
-#include "config/validate.h"
-
+/* Errors that only a combination of options makes. */
+#include "config/config_int.h"
 #include "config/hints.h"
 #include "lock/lock_name.h"
 #include "util/exit_status.h"
@@ -9,56 +9,9 @@
 
 /* --- actions and words --------------------------------------------------- */
 
-enum words { NEEDED, OPTIONAL, REFUSED };
-
-/* Which options each action uses, apart from those for the lock's store and for
- * messages. An option that an action does not use is refused on the command
- * line, because the user expects something of it. In a file it is meant for
- * other actions. */
-static const enum option_id taking[] = {
-    OPT_EXCLUSIVE,          OPT_SHARED,   OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
-    OPT_CONFLICT_EXIT_CODE, OPT_TTL,      OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
-    OPT_ONCE_PER,           OPT_REMEMBER, OPT_WAIT_REPLICAS, OPT_MESSAGE,  OPT_NONE,
-};
-static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
-static const enum option_id running[] = {OPT_TREE,  OPT_HEARTBEAT, OPT_COMMAND,
-                                         OPT_CLOSE, OPT_REPORT,    OPT_NONE};
-static const enum option_id configured[] = {OPT_TREE, OPT_HEARTBEAT, OPT_REPORT, OPT_OWNER_FILE,
-                                            OPT_NONE};
-static const enum option_id token_file[] = {OPT_OWNER_FILE, OPT_NONE};
-static const enum option_id token[] = {OPT_OWNER, OPT_OWNER_FILE, OPT_NONE};
-static const enum option_id lease[] = {OPT_TTL, OPT_NONE};
-static const enum option_id waiting[] = {OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_NONE};
-static const enum option_id ended[] = {OPT_EXIT_STATUS, OPT_NONE};
-static const enum option_id listing[] = {OPT_ALL, OPT_NONE};
-static const enum option_id reason[] = {OPT_MESSAGE, OPT_NONE};
-
-static const struct action {
-    enum words name;
-    bool records; /* it needs what is recorded of a lock */
-    const enum option_id *uses[3];
-} actions[] = {
-    [ACTION_RUN] = {NEEDED, false, {taking, supervising, running}},
-    [ACTION_ACQUIRE] = {NEEDED, true, {taking, token_file}},
-    [ACTION_ATTACH] = {NEEDED, false, {taking, supervising}},
-    [ACTION_EXTEND] = {OPTIONAL, true, {token, lease}},
-    [ACTION_RELEASE] = {OPTIONAL, true, {token, ended}},
-    [ACTION_FORCE_RELEASE] = {NEEDED, true, {NULL}},
-    [ACTION_PAUSE] = {NEEDED, true, {reason}},
-    [ACTION_RESUME] = {NEEDED, true, {NULL}},
-    [ACTION_STATUS] = {NEEDED, false, {NULL}},
-    [ACTION_WAIT_FREE] = {NEEDED, false, {waiting}},
-    [ACTION_LIST] = {OPTIONAL, true, {listing}},
-    [ACTION_RAN_WITHIN] = {NEEDED, true, {NULL}},
-    [ACTION_CURRENT] = {REFUSED, false, {NULL}},
-    [ACTION_DOCTOR] = {OPTIONAL, false, {taking, supervising}},
-    [ACTION_PRINT_CONFIG] = {OPTIONAL, false, {taking, supervising, configured}},
-};
-enum { USES = sizeof actions->uses / sizeof *actions->uses };
-
 static const char *action_name(const struct options *options)
 {
-    return option_by_id((enum option_id)options->action)->longName;
+    return option_rows[options->action].name;
 }
 
 static void runs_no_command(const struct options *options, struct errmsg *why)
@@ -67,14 +20,13 @@ static void runs_no_command(const struct options *options, struct errmsg *why)
         setting_in_force(&options->settings, (enum option_id)options->action);
     errmsg_set(why, "unexpected argument after the lock's name: --%s runs no command",
                action_name(options));
-    if (action != NULL) /* otherwise it is --attach=PID */
-        hints_behind_name(options, action->origin, why);
+    hints_behind_name(options, action->origin, why);
 }
 
 enum settings_result validate_words(const struct options *options, struct errmsg *why)
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
-    const struct action *action = &actions[options->action];
+    enum takes_name takes_name = option_rows[options->action].takes_name;
     if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
     else if (options->name == NULL && options->action == ACTION_RUN &&
@@ -82,10 +34,10 @@ enum settings_result validate_words(const struct options *options, struct errmsg
         errmsg_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)
         errmsg_set(why, "no lock name given; %s", usage);
-    else if (options->name == NULL && action->name == NEEDED)
+    else if (options->name == NULL && takes_name == NAME_NEEDED)
         errmsg_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME",
                    action_name(options));
-    else if (options->name != NULL && action->name == REFUSED)
+    else if (options->name != NULL && takes_name == NAME_REFUSED)
         errmsg_set(why, "--%s takes no lock name", action_name(options));
     else if (options->name == NULL ||
              lock_name_valid(options->name,
@@ -94,20 +46,9 @@ enum settings_result validate_words(const struct options *options, struct errmsg
     return SETTINGS_BAD_USAGE;
 }
 
-static bool validate_has_id(const enum option_id *ids, enum option_id id)
+static bool uses(enum option_action action, enum option_id id)
 {
-    for (; *ids != OPT_NONE; ids++)
-        if (*ids == id)
-            return true;
-    return false;
-}
-
-static bool uses(const struct action *action, enum option_id id)
-{
-    for (size_t i = 0; i < USES && action->uses[i] != NULL; i++)
-        if (validate_has_id(action->uses[i], id))
-            return true;
-    return false;
+    return (option_rows[id].actions & (1u << action)) != 0;
 }
 
 /* Names the option that has to change. */
@@ -121,47 +62,52 @@ static enum settings_result disagree(const struct options *options, enum option_
 }
 
 /* "--acquire, --extend and --release" */
-static void name_users(enum option_id id, char *text, size_t size)
+static const char *name_users(enum option_id id, char *text, size_t size)
 {
     const char *last = NULL;
-    for (size_t i = ACTION_RUN + 1; i < sizeof actions / sizeof *actions; i++) {
-        if (!uses(&actions[i], id) || i == ACTION_PRINT_CONFIG)
+    size_t used = 0;
+    *text = '\0';
+    for (enum option_id i = OPT_NONE + 1; i < OPT_PRINT_CONFIG; i++) {
+        if (!option_rows[i].is_action || !uses((enum option_action)i, id))
             continue;
-        size_t used = strlen(text);
         if (last != NULL)
-            snprintf(text + used, size - used, "%s--%s", used > 0 ? ", " : "", last);
-        last = option_by_id((enum option_id)i)->longName;
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s--%s", used > 0 ? ", " : "", last);
+        last = option_rows[i].name;
     }
-    size_t used = strlen(text);
     if (last != NULL)
         snprintf(text + used, size - used, "%s--%s", used > 0 ? " and " : "", last);
+    return text;
+}
+
+/* An option that an action does not use is refused on the command line, because the user
+ * expects something of it. In a file or a variable it is meant for other actions. */
+static enum settings_result check_uses(const struct options *options, struct errmsg *why)
+{
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+        char users[256];
+        if (options->origins[id].kind != ORIGIN_COMMAND_LINE || uses(options->action, id))
+            continue;
+        if (options->action != ACTION_RUN)
+            errmsg_set(why, "--%s has no effect with --%s", option_rows[id].name,
+                       action_name(options));
+        else
+            errmsg_set(why, "--%s: it is for %s", option_rows[id].name,
+                       name_users(id, users, sizeof users));
+        hints_behind_name(options, options->origins[id], why);
+        return SETTINGS_BAD_USAGE;
+    }
+    return SETTINGS_OK;
 }
 
 static enum settings_result check_action(const struct options *options, struct errmsg *why)
 {
-    for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++) {
-        char users[256] = "";
-        if (options->origins[id].kind != ORIGIN_COMMAND_LINE || uses(&actions[options->action], id))
-            continue;
-        bool of_run = uses(&actions[ACTION_RUN], id);
-        name_users(id, users, sizeof users);
-        if (!of_run && *users == '\0')
-            continue;
-        if (options->action == ACTION_RUN)
-            errmsg_set(why, "--%s: it is for %s", option_by_id(id)->longName, users);
-        else
-            errmsg_set(why, "--%s has no effect with --%s", option_by_id(id)->longName,
-                       action_name(options));
-        hints_behind_name(options, options->origins[id], why);
-        return SETTINGS_BAD_USAGE;
-    }
-    if (options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) {
-        bool told =
-            options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE || options->owner_file != NULL;
-        if (told && options->name == NULL)
-            return disagree(options, options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER,
-                            "the lock's name is missing", why);
-    }
+    enum option_id token = options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER;
+    bool told =
+        options->owner_file != NULL || options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE;
+    if ((options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) && told &&
+        options->name == NULL)
+        return disagree(options, token, "the lock's name is missing", why);
     if (options->action == ACTION_PAUSE &&
         (options->message == NULL || options->message[0] == '\0')) {
         errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
@@ -174,32 +120,33 @@ static enum settings_result check_action(const struct options *options, struct e
 
 /* --- other rules --------------------------------------------------------- */
 
+/* True if this option asks for something that only a record can do. --message and --remember
+ * do no harm, and in a file or a variable they are meant for other locks. */
+static bool needs_record(const struct options *options, enum option_id id)
+{
+    bool told = options->origins[id].kind == ORIGIN_COMMAND_LINE;
+    switch ((int)id) {
+    case OPT_HOLD_AT_LEAST: return options->hold_at_least.ns > 0;
+    case OPT_ONCE_PER: return options->once_per.ns > 0;
+    case OPT_SLOTS: return options->mode == MODE_SLOTS;
+    case OPT_REMEMBER: return told && options->remember.ns > 0;
+    default: return told && option_rows[id].stores == ON_RECORDS;
+    }
+}
+
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
 {
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE,
                         "it needs the file backend, but --backend=redis is set", why);
-    if (actions[options->action].records) {
+    if (option_rows[options->action].needs_record) {
         errmsg_set(why, "--lock-file: that file stores no record, which --%s needs",
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
-    const struct {
-        enum option_id id;
-        bool is_set;
-    } recorded[] = {
-        {OPT_HOLD_AT_LEAST, options->hold_at_least.ns > 0},
-        {OPT_ONCE_PER, options->once_per.ns > 0},
-        {OPT_SLOTS, options->mode == MODE_SLOTS},
-        /* In a file or a variable these are meant for other locks. */
-        {OPT_MESSAGE,
-         options->message != NULL && options->origins[OPT_MESSAGE].kind == ORIGIN_COMMAND_LINE},
-        {OPT_REMEMBER,
-         options->remember.ns > 0 && options->origins[OPT_REMEMBER].kind == ORIGIN_COMMAND_LINE},
-    };
-    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++)
-        if (recorded[i].is_set)
-            return disagree(options, recorded[i].id, "a --lock-file stores no record of it", why);
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++)
+        if (needs_record(options, id))
+            return disagree(options, id, "a --lock-file stores no record of it", why);
     return SETTINGS_OK;
 }
 
@@ -266,6 +213,8 @@ enum settings_result validate_options(struct options *options, struct errmsg *wh
 {
     enum settings_result result =
         options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
+    if (result == SETTINGS_OK)
+        result = check_uses(options, why);
     if (result == SETTINGS_OK)
         result = check_action(options, why);
     if (result == SETTINGS_OK)

@@ -333,7 +333,7 @@ C
     # It is known as -n, not as a wait without end.
     dlock --backend=file --acquire job >/dev/null
     fails_with 75 '' dlock --backend=file --no-wait job true
-    fails_with 64 '--tree: its only values are yes and no' dlock --tree=maybe job touch "$T/ran"
+    fails_with 64 "--tree: 'maybe': it must be yes or no" dlock --tree=maybe job touch "$T/ran"
     fails_with 64 '--no-nosuch: unknown option' dlock --no-nosuch job touch "$T/ran"
     fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
 }

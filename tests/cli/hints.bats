@@ -151,7 +151,7 @@ assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach an
 import glob, re, sys
 known = set(re.findall(r"--[a-z][a-z-]+", open(sys.argv[2]).read()))
 # What is no option, or is named because there is none.
-known |= {"--fcntl", "--attach-pid", "--enable-static-binary"}
+known |= {"--fcntl", "--enable-static-binary"}
 text = r'"((?:[^"\\\n]|\\.)*)"'
 calls = re.compile(r'\b(?:fail|refuse|disagree|say_\w+|why_set|add)\((?:[^;{}"]|"(?:[^"\\]|\\.)*")*?;')
 names = ("Redis", "OpenSSL", "Sentinel")

@@ -74,8 +74,7 @@ END
 }
 
 # The cycles that are still there. Remove a line with the cycle.
-known_cycles='config/argv config/file config/hints config/options config/validate
-run/attach_record run/held_locks
+known_cycles='run/attach_record run/held_locks
 store/file/runs store/file/store
 store/quorum/take store/quorum/verdict
 store/redis/backend store/redis/cluster_list'

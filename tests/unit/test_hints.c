@@ -78,7 +78,7 @@ TEST(test_unknown)
         {"--h job true", "--h: unknown option; dlock --help lists them all"},
         {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
         {"-? job true", "-?: unknown option; dlock --help lists them all"},
-        {"--quiet=loud job true", "--quiet: its only values are yes and no"},
+        {"--quiet=loud job true", "--quiet: 'loud': it must be yes or no"},
         {"-w", "-w: it needs a value"},
         {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
         {"-redis=redis://bob:s3cret@h job true", "-redis: a long option has two dashes: --redis"},

@@ -140,7 +140,6 @@ TEST(test_words)
         {"job --acquire", "acquire name=job"},
         {"--attach job", "attach name=job"},
         {"--attach=42 job", "attach name=job pid=42"},
-        {"--attach-pid=42 job", "attach name=job pid=42"},
         {"--extend", "extend"},
         {"--extend -t 1m job", "extend name=job ttl=1m"},
         {"--release --owner=x job", "release name=job owner=x"},
@@ -462,7 +461,7 @@ TEST(test_wrong_values)
         {"-c ls", "--command: it is the whole command; no arguments may follow"},
         {"-F", "--no-fork: dlock stays beside the command"},
         {"-u", "--unlock: there is no open file to unlock"},
-        {"--quiet=loud", "--quiet: its only values are yes and no"},
+        {"--quiet=loud", "--quiet: 'loud': it must be yes or no"},
     };
     char words[256];
     FOR_ROWS(row, rows)

@@ -1,0 +1,248 @@
+#include "config/config_int.h"
+#include "config/held_store.h"
+#include "config/hints.h"
+#include "redis/url.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void options_free(struct options *options)
+{
+    settings_free(&options->settings);
+}
+
+/* --- values ------------------------------------------------------------- */
+
+/* In a file or a variable, which many read, a relative path would lock something else in each
+ * directory. */
+static bool is_one_place(const struct setting *setting, struct errmsg *why)
+{
+    bool is_place = setting->id == OPT_LOCK_DIR || setting->id == OPT_LOCK_FILE;
+    bool told_here = setting->origin.kind == ORIGIN_COMMAND_LINE;
+    if (told_here || !is_place || *setting->text == '/' || *setting->text == '\0')
+        return true;
+    errmsg_set(why,
+               "'%.200s': a path that does not begin with / would be another lock in each "
+               "directory",
+               setting->text);
+    return false;
+}
+
+static enum settings_result apply_all(struct options *options, struct errmsg *why)
+{
+    for (const struct setting *setting = options->settings.first; setting != NULL;
+         setting = setting->next) {
+        options->origins[setting->id] = setting->origin;
+        if (is_one_place(setting, why) && option_apply(options, setting->id, setting->text, why))
+            continue;
+
+        char where[ORIGIN_TEXT_SIZE];
+        if (setting->id != OPT_REDIS && strstr(setting->text, "://") != NULL &&
+            url_redact_has_password(setting->text))
+            errmsg_set(why, "a URL with a password is no value of it");
+        errmsg_prefix(why, origin_format(setting->id, setting->origin, where, sizeof where));
+        hints_behind_name(options, setting->origin, why);
+        return origin_result(setting->origin);
+    }
+    return SETTINGS_OK;
+}
+
+/* --- the command line --------------------------------------------------- */
+
+/* The path of --lock-file, which replaces a missing NAME; NULL if there is none. */
+static const char *name_of_lock_file(const struct settings *settings)
+{
+    const struct setting *file = setting_in_force(settings, OPT_LOCK_FILE);
+    return file != NULL && *file->text != '\0' ? file->text : NULL;
+}
+
+static bool has_action(const struct settings *settings)
+{
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next)
+        if (option_rows[setting->id].is_action)
+            return true;
+    return false;
+}
+
+static enum settings_result wrong_words(int index)
+{
+    return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
+}
+
+/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
+ * between them. A "--" before NAME ends the options for good; after a
+ * --lock-file it precedes the command. */
+static enum settings_result read_words(struct options *options, int argc, char **argv,
+                                       struct errmsg *why)
+{
+    int name = argv_read(options, argc, argv, false, why);
+    if (name < 0)
+        return wrong_words(name);
+    if (name == argc)
+        return SETTINGS_OK;
+
+    bool is_over = strcmp(argv[name - 1], "--") == 0;
+    bool needs_name =
+        name_of_lock_file(&options->settings) == NULL || has_action(&options->settings);
+    int command = is_over && !needs_name ? name : name + 1;
+    options->name = command > name ? argv[name] : NULL;
+    if (!is_over) {
+        int words = argv_read(options, argc - name, argv + name, true, why);
+        if (words == WORDS_WRONG)
+            hints_name_is_command(options->name, why);
+        if (words < 0)
+            return wrong_words(words);
+        command = name + words;
+    }
+    if (command < argc)
+        options->command = argv + command;
+    return SETTINGS_OK;
+}
+
+static bool only_prints(enum option_action action)
+{
+    return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
+}
+
+/* Only the command line can name an action. --help and the like must work even
+ * if something else is wrong. */
+static enum settings_result choose_action(struct options *options, struct errmsg *why)
+{
+    const struct setting *chosen = NULL;
+    enum settings_result result = SETTINGS_OK;
+    for (const struct setting *setting = options->settings.first; setting != NULL;
+         setting = setting->next) {
+        if (setting->id == OPT_JSON)
+            (void)flag_parse(setting->text, &options->json);
+        if (!option_rows[setting->id].is_action)
+            continue;
+        options->action = (enum option_action)setting->id;
+        if (only_prints(options->action))
+            return SETTINGS_OK;
+        if (chosen == NULL)
+            chosen = setting;
+        if (chosen->id == setting->id || result != SETTINGS_OK)
+            continue;
+        errmsg_set(why, "--%s and --%s: only one of them can be done", option_rows[chosen->id].name,
+                   option_rows[setting->id].name);
+        hints_behind_name(options, chosen->origin, why);
+        result = SETTINGS_BAD_USAGE;
+    }
+    return result;
+}
+
+/* For a command line that could not be read to its end. */
+static bool asks_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
+static enum settings_result read_command_line(struct options *options, int argc, char **argv,
+                                              struct errmsg *why)
+{
+    struct errmsg action_why = {""};
+    enum settings_result result = read_words(options, argc, argv, why);
+    enum settings_result action_result = choose_action(options, &action_why);
+    if (only_prints(options->action))
+        return SETTINGS_OK;
+    if (result != SETTINGS_OK) {
+        options->json = options->json || asks_for_json(argc, argv);
+        return result;
+    }
+    if (action_result != SETTINGS_OK) {
+        *why = action_why;
+        return action_result;
+    }
+    if (options->name == NULL && options->action != ACTION_LIST &&
+        options->action != ACTION_CURRENT)
+        options->name = name_of_lock_file(&options->settings);
+    return validate_words(options, why);
+}
+
+/* --- all sources --------------------------------------------------------- */
+
+/* The name, which the command line has, chooses the sections of the files; but the command
+ * line is applied last. */
+static enum settings_result read_the_rest(struct options *options, struct errmsg *why)
+{
+    struct settings command_line = options->settings;
+    options->settings = (struct settings){0};
+    enum settings_result result =
+        config_read(&options->settings, options->name != NULL ? options->name : "",
+                    setting_in_force(&command_line, OPT_CONFIG), why);
+    for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++)
+        if (options->unset[id])
+            settings_drop(&options->settings, id);
+    settings_append(&options->settings, &command_line);
+    return result;
+}
+
+static enum settings_result apply_and_validate(struct options *options, struct errmsg *why)
+{
+    enum settings_result result = apply_all(options, why);
+    return result == SETTINGS_OK ? validate_options(options, why) : result;
+}
+
+/* A failure is reported as the environment asks, even if the environment is not applied yet. */
+enum settings_result options_read(struct options *options, int argc, char **argv,
+                                  struct errmsg *why)
+{
+    options_defaults(options);
+    enum settings_result result = read_command_line(options, argc, argv, why);
+    if (only_prints(options->action))
+        return SETTINGS_OK;
+    if (result == SETTINGS_OK)
+        result = read_the_rest(options, why);
+    if (result == SETTINGS_OK)
+        result = apply_and_validate(options, why);
+
+    const char *json = getenv("DLOCK_JSON");
+    bool set = false;
+    if (result != SETTINGS_OK && json != NULL && flag_parse(json, &set))
+        options->json = options->json || set;
+    return result;
+}
+
+/* The command line, then DLOCK_HELD, then the rest. */
+static bool add_settings_under(struct settings *under, const struct options *options,
+                               const char *store, size_t length)
+{
+    bool told = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE;
+    bool added = length == 0 || held_store_read(under, store, length, told ? NULL : options->redis);
+    for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++)
+        if (options->unset[id])
+            settings_drop(under, id);
+    for (const struct setting *setting = options->settings.first; setting != NULL && added;
+         setting = setting->next)
+        if (length == 0 || setting->origin.kind == ORIGIN_COMMAND_LINE ||
+            !held_store_has(setting->id))
+            added = settings_add(under, setting->id, setting->text, setting->origin);
+    return added;
+}
+
+enum settings_result options_under(struct options **made, const struct options *options,
+                                   const char *store, size_t length, struct errmsg *why)
+{
+    struct options *under = *made = malloc(sizeof *under);
+    errmsg_set(why, "DLOCK_HELD names no store of a lock, or memory is short");
+    if (under == NULL)
+        return SETTINGS_NO_MEMORY;
+    options_defaults(under);
+    under->action = options->action;
+    under->name = options->name;
+    under->command = options->command;
+    if (!add_settings_under(&under->settings, options, store, length))
+        return SETTINGS_BAD_CONFIG;
+    return apply_and_validate(under, why);
+}
+
+void options_under_free(struct options **made)
+{
+    if (*made != NULL)
+        options_free(*made);
+    free(*made);
+    *made = NULL;
+}
