@@ -1,4 +1,4 @@
-/* What dlock can be told to do. Each returns the exit status (util/exit_status.h). */
+/* The actions. Each returns the exit status (util/exit_status.h). */
 #ifndef DLOCK_ACTIONS_ACTIONS_H
 #define DLOCK_ACTIONS_ACTIONS_H
 

@@ -1,4 +1,4 @@
-/* The command line, read by popt. Three things are read here that popt does not know:
+/* The command line, read by popt. popt knows nothing of three things, which are done here:
  *
  *   --no-NAME, --FLAG=yes, --attach=PID   popt refuses the word, and can go on after it. (Its own
  *                                         optional values would take the next word, the NAME.)
@@ -46,7 +46,7 @@ static void fill_table(struct poptOption table[OPTION_NAMES + 1])
     table[OPTION_NAMES] = (struct poptOption)POPT_TABLEEND;
 }
 
-/* What is being read. */
+/* The options of one run of words. */
 struct words {
     struct options *options;
     struct origin origin;

@@ -1,4 +1,4 @@
-/* What the files of config/ share. */
+/* The functions that the files of config/ share. */
 #ifndef DLOCK_CONFIG_INT_H
 #define DLOCK_CONFIG_INT_H
 

@@ -1,5 +1,5 @@
-/* The options: what each is (option_rows.h), where it was set, and all of them together, checked:
- * what dlock should do. */
+/* The options: the table of them (option_rows.h), the places that set them, and all of them
+ * together, checked. */
 #ifndef DLOCK_CONFIG_OPTIONS_H
 #define DLOCK_CONFIG_OPTIONS_H
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* --- what there is --------------------------------------------------------- */
+/* --- the table --------------------------------------------------------- */
 
 enum option_id {
     OPT_NONE,
