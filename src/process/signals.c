@@ -106,6 +106,17 @@ bool signals_widen(struct signals *signals, struct errmsg *why)
     return listen_to(signals, &set, why);
 }
 
+void signals_narrow(const struct signals *signals)
+{
+    sigset_t set;
+
+    if (signals->fd < 0)
+        return;
+    sigemptyset(&set);
+    add_ending(&set, &signals->ignored);
+    (void)signalfd(signals->fd, &set, SFD_CLOEXEC | SFD_NONBLOCK); /* only changes the set */
+}
+
 static bool is_one_of(int number, const int *numbers)
 {
     while (*numbers != 0 && *numbers != number)

@@ -31,6 +31,10 @@ bool signals_open(struct signals *signals, struct errmsg *why);
  * False with *why set. */
 bool signals_widen(struct signals *signals, struct errmsg *why);
 
+/* The command has ended: the descriptor reports only signals that end dlock again. The others
+ * stay blocked. */
+void signals_narrow(const struct signals *signals);
+
 /* The next signal, if one has come. Never waits. */
 bool signals_next(const struct signals *signals, struct signal_event *event);
 

@@ -310,8 +310,13 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
     return true;
 }
 
-/* A signal that comes meanwhile ends the tries: its sender does not want to
- * wait for a store that is down. Signals from before were for the command.
+/* Signals from before were for the command.
+ *
+ * Orders of a signal and the release. The sender does not want to wait for a store that is down:
+ *   between two tries -> no try follows
+ *   during a try -> it is given up, as its server hangs; but its answer may be on its way, so that
+ *     one more try follows, over another connection, for under_way_limit at most
+ *   either way the lock lasts until its lease ends, unless the store carried out a try after all
  *
  * Orders of the lease's end and the release:
  *   the lock is gone, and the lease has not ended -> it was lost
@@ -328,18 +333,25 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct err
                     late = deadline_plus(deadline_after(deadline_left(end)), once_more_limit),
                     limit = deadline_earlier(deadline_after(release_limit), late);
     struct errmsg failure = {""}; /* of the last try that got nowhere */
+    bool told = false;            /* to end, by a signal */
+    signals_narrow(&acquisition->signals);
     (void)signals_ended_by(&acquisition->signals);
     for (;;) {
-        bool last = deadline_passed(end);
+        bool last = told || deadline_passed(end);
         struct deadline until =
             last ? limit : deadline_earlier(limit, deadline_plus(end, under_way_limit));
-        enum lock_result result =
-            backend->release(backend, &acquisition->lease, (struct bound){until, -1}, why);
+        struct bound bound = {until, told ? -1 : acquisition->signals.fd};
+        enum lock_result result = backend->release(backend, &acquisition->lease, bound, why);
         if (result == LOCK_ENDED && !deadline_passed(end))
             return LOCK_GONE;
         if (result == LOCK_ENDED && failure.text[0] != '\0') {
             *why = failure;
             return LOCK_UNAVAILABLE;
+        }
+        if (result == LOCK_CANCELLED) {
+            told = true;
+            limit = deadline_earlier(limit, deadline_after(under_way_limit));
+            continue;
         }
         if (result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM)
             return result;
