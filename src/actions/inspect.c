@@ -424,6 +424,8 @@ int action_current(const struct options *options, struct messages *out)
     enum lock_result result = LOCK_GONE;
     bool read = held_locks_read(&list, options->lock_dir), found = false;
     for (size_t i = 0; read && i < list.count && (result == LOCK_OK || result == LOCK_GONE); i++) {
+        if (list.list[i].ended)
+            continue;
         result = show_held(options, out, &list.list[i], &status);
         found = found || result == LOCK_OK;
     }

@@ -157,22 +157,31 @@ static bool names_owner(const struct target *target)
     return target->token[0] != '\0' && target->options->name != NULL;
 }
 
-/* The innermost lock, or that of the name and the token, if it is given; NULL: none. */
+/* The innermost lock, or that of the name and the token, if it is given; NULL: none. An
+ * attached lock that has ended comes after the others that are attached to its process, and
+ * before all that are around it: those are not meant by a second --release. */
 static const struct held *innermost(struct target *target, const struct held_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
+    const struct held *ended = NULL;
     for (size_t i = 0; i < list->count; i++) {
         const struct held *held = &list->list[i];
         if (names_owner(target) && strcmp(held->token, target->token) != 0)
             continue;
+        if (ended != NULL && held->attached_to != ended->attached_to)
+            break;
         *result = options_of_held(&target->under, target->options, held, why);
-        if (*result == LOCK_OK)
+        if (*result == LOCK_OK && !held->ended)
             return held;
         options_under_free(&target->under);
-        if (*result != LOCK_GONE && target->options->name == NULL)
-            break;
+        if (*result == LOCK_OK)
+            ended = ended != NULL ? ended : held;
+        else if (*result != LOCK_GONE && target->options->name == NULL)
+            return NULL;
     }
-    return NULL;
+    if (ended != NULL)
+        *result = options_of_held(&target->under, target->options, ended, why);
+    return ended != NULL && *result == LOCK_OK ? ended : NULL;
 }
 
 /* The innermost lock, or that of the name, among those that this runs under. */

@@ -218,7 +218,7 @@ static bool tell_dlock(const struct guard *guard, const char *text)
 
 __attribute__((noreturn)) static void refuse(struct guard *guard, const char *text)
 {
-    attach_record_remove(&guard->attached);
+    attach_record_close(&guard->attached, false);
     (void)tell_dlock(guard, text);
     _exit(STATUS_SYSTEM);
 }
@@ -313,7 +313,7 @@ __attribute__((noreturn)) static void guard_lock(struct guard *guard,
     else
         lock->lease.hold = deadline_now(); /* nothing was done under the lock */
     supervise_close(&guard->supervision);
-    attach_record_remove(&guard->attached);
+    attach_record_close(&guard->attached, guard->supervision.end.released);
     tree_close(&guard->family);
     if (!guard->supervision.end.released)
         release(guard, wanted);

@@ -4,13 +4,19 @@
  * DLOCK_HELD had then.
  *
  * A guard keeps its file locked (flock(2)) for as long as it lives, so a file that
- * can be locked has no owner. A process that finds such a file removes it:
+ * can be locked has no owner. It stays while the process lives to which the lock was attached:
+ * there, --release without a name means the lock that has ended, and no lock around it. Then
+ * the process that finds the file removes it:
  *   found between the guard's open() and its flock() -> the guard finds its file
  *                    without a name, or locked by the finder, and makes another
- *   found before the line is written, or half of it -> it is locked and has no
- *                    complete line: it is not reported
+ *   found before the line is written, or half of it -> it has no complete line: it is not
+ *                    reported, and if it is not locked, it is removed
  *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is
  *                    not used again, so neither removes another file
+ *   the guard has released its lock, and the process lives on -> the guard leaves the file, and
+ *                    removes what earlier guards of this process have left
+ *   left in another pid namespace -> nobody else can see whether the process lives: removed
+ *                    after a day
  */
 #include "run/attach_record.h"
 
@@ -39,6 +45,8 @@ enum {
     WHERE_MOST = 4096,
     LINE_SIZE = 96 + WHERE_MOST + sizeof(struct held)
 };
+
+static const struct duration left_most = {INT64_C(86400) * NS_PER_S};
 
 /* --- the guard's own record ---------------------------------------------- */
 
@@ -97,13 +105,38 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
     if (make_file(attached, target.pid) && write_line(attached, target, where, lease))
         return true;
     errmsg_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
-    attach_record_remove(attached);
+    attach_record_close(attached, false);
     return false;
 }
 
-void attach_record_remove(struct attach_record *attached)
+/* One file is enough to remember that a lock of this process has ended. */
+static void remove_earlier(const struct attach_record *attached)
 {
-    if (attached->fd >= 0) /* the file may have been removed with its directory */
+    size_t same = strcspn(attached->name + strlen(PREFIX), "-") + strlen(PREFIX) + 1;
+    int dir_fd = fcntl(attached->dir_fd, F_DUPFD_CLOEXEC, 0);
+    DIR *dir = dir_fd >= 0 ? fdopendir(dir_fd) : NULL;
+    struct stat status;
+    if (dir == NULL) {
+        fd_close(&dir_fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (strncmp(entry->d_name, attached->name, same) != 0 ||
+            strcmp(entry->d_name, attached->name) == 0)
+            continue;
+        int fd = file_open(dir_fd, entry->d_name, O_RDONLY | O_NOFOLLOW, &status);
+        if (fd >= 0 && status.st_uid == geteuid() && flock(fd, LOCK_SH | LOCK_NB) == 0)
+            (void)!unlinkat(dir_fd, entry->d_name, 0);
+        fd_close(&fd);
+    }
+    closedir(dir);
+}
+
+void attach_record_close(struct attach_record *attached, bool leave)
+{
+    if (attached->fd >= 0 && leave)
+        remove_earlier(attached);
+    else if (attached->fd >= 0) /* the file may have been removed with its directory */
         (void)!unlinkat(attached->dir_fd, attached->name, 0);
     fd_close(&attached->fd);
     fd_close(&attached->dir_fd);
@@ -123,24 +156,29 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* Adds the record if its process is this one or an ancestor, in our pid namespace. */
-static void add_record(struct held_locks *list, int fd, pid_t pid)
+/* False if nothing is left that the record is for: then the file is to be removed. */
+static bool add_record(struct held_locks *list, int fd, pid_t pid, bool ended)
 {
     char line[LINE_SIZE];
     struct process_id target = {.pid = pid};
     int64_t space, our_space = proc_pid_space();
-    struct held found;
+    struct held found = {.ended = ended, .attached_to = pid};
     ssize_t length = read(fd, line, LINE_SIZE - 1);
     line[length > 0 ? length : 0] = '\0';
     /* Only a complete line ends in a newline. */
-    if (list->count >= FOUND_MOST || strchr(line, '\n') == NULL ||
-        !parse(line, &target, &space, &found) || our_space == 0 || space != our_space ||
-        !proc_descends_from(getpid(), target)) /* the script may have become this process */
-        return;
-    held_locks_add(list, &found);
+    if (strchr(line, '\n') == NULL || !parse(line, &target, &space, &found))
+        return false;
+    if (our_space == 0 || space != our_space)
+        return duration_min(deadline_gap((struct deadline){found.boot_ns}, deadline_now()),
+                            left_most)
+                   .ns < left_most.ns;
+    if (list->count < FOUND_MOST &&
+        proc_descends_from(getpid(), target)) /* the script may have become this process */
+        held_locks_add(list, &found);
+    return proc_life(target) != PROCESS_ENDED;
 }
 
-/* Only a record of our own user counts, and only while a guard has it locked. */
+/* Only a record of our own user counts. */
 static void attach_record_look_at(struct held_locks *list, int dir_fd, const char *name)
 {
     struct stat status;
@@ -148,10 +186,10 @@ static void attach_record_look_at(struct held_locks *list, int dir_fd, const cha
     if (fd < 0)
         return;
     if (S_ISREG(status.st_mode) && status.st_uid == geteuid()) {
-        if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+        bool ended = flock(fd, LOCK_SH | LOCK_NB) == 0;
+        pid_t pid = (pid_t)strtol(name + strlen(PREFIX), NULL, 10);
+        if (!add_record(list, fd, pid, ended) && ended)
             (void)!unlinkat(dir_fd, name, 0);
-        else
-            add_record(list, fd, (pid_t)strtol(name + strlen(PREFIX), NULL, 10));
     }
     close(fd);
 }

@@ -24,11 +24,12 @@ struct attach_record {
 bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why);
-void attach_record_remove(struct attach_record *attached);
+/* Removes the record, or leaves it behind: the lock has ended, and the process lives on. */
+void attach_record_close(struct attach_record *attached, bool leave);
 
-/* Adds the locks that are attached to this process or an ancestor to the list. Each is a claim: the guard is alive, but only the store
- * knows whether the lock still holds. Looks into lock_dir; if that is NULL, into our user's
- * default directories. */
+/* Adds the locks that are attached to this process or an ancestor to the list. Each is a claim:
+ * only the store knows whether the lock still holds. One whose guard has ended is `ended`.
+ * Looks into lock_dir; if that is NULL, into our user's default directories. */
 void attach_record_find(struct held_locks *list, const char *lock_dir);
 
 #endif

@@ -20,8 +20,10 @@ struct held {
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
     char key[LOCK_KEY_SIZE];
-    size_t depth;    /* its place among the others: see held_locks_read() */
-    int64_t boot_ns; /* when it was attached; of a line of DLOCK_HELD: 0 */
+    size_t depth;      /* its place among the others: see held_locks_read() */
+    int64_t boot_ns;   /* when it was attached; of a line of DLOCK_HELD: 0 */
+    pid_t attached_to; /* 0: a line of DLOCK_HELD */
+    bool ended;        /* its guard has ended, as a rule because the lock was released */
 };
 
 struct held_locks {

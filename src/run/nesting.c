@@ -27,8 +27,8 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
     bool holds = false;
     attach_record_find(&attached, lock_dir);
     for (size_t i = 0; i < attached.count && !holds; i++)
-        holds =
-            nested_claim_check(backend, key, &attached.list[i], lease, bound, &ignored) == LOCK_OK;
+        holds = !attached.list[i].ended && nested_claim_check(backend, key, &attached.list[i],
+                                                              lease, bound, &ignored) == LOCK_OK;
     held_locks_free(&attached);
     return holds;
 }

@@ -469,6 +469,39 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     equals "$(cat "$T/err")" ''
 }
 
+@test "dlock --release without a name, once more: already released, and the lock around the script stays" {
+    script job <<'E'
+dlock --attach job || exit
+dlock --release || exit
+for action in --release --extend --release; do
+    dlock $action && exit 1
+done
+for name in first second; do dlock --attach $name || exit; done
+dlock --release || exit
+until dlock --release 2>/dev/null; do sleep 0.01; done # the guard of the second ends meanwhile
+dlock --release && exit 1
+dlock --current
+E
+    run dlock outer "$T/job"
+    equals "$status" 0
+    equals "$(grep -cE 'was released (already|with)' <<<"$output")" 4
+    grep -q '^outer (' <<<"$output"
+    dlock --current || equals $? 1 # removes what a guard has left
+    released job
+}
+
+@test "the guard is killed: dlock --release without a name releases no lock around the script" {
+    script job <<<"dlock --attach job || exit; $stay; dlock --release; dlock --current"
+    dlock outer "$T/job" >"$T/out" 2>"$T/err" 3>&- 4>&- &
+    SCRIPT=$!
+    wait_until 10 test -e "$T/here"
+    kill -KILL "$(guards)"
+    wait_until 5 is_unguarded
+    end_script
+    equals "$(cut -d' ' -f1 "$T/out")" outer
+    steal job >/dev/null 2>&1 || true
+}
+
 @test "dlock --extend in the script, without a name: the script outlives its first lease" {
     script job <<<'dlock -t 2s --attach job || exit; dlock --extend -t 20s || exit; sleep 2.5; echo ran'
     run "$T/job"
@@ -491,6 +524,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     kill -KILL "$(guards)"
     wait_until 5 is_unguarded
     end_script 1
+    dlock --current || equals $? 1 # the script has ended now
     equals "$(find "$T/locks" -name '.attached-*')" ''
     steal job >/dev/null 2>&1 || true
 }

@@ -55,6 +55,36 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
+@test "a signal while a Redis that hangs keeps the release: one short try more, and the lock waits for its lease" {
+    local signal dlock second
+    start_redis
+    for signal in TERM HUP; do
+        set_boot =86400
+        rm -f "$T/ready" "$T/go"
+        # shellcheck disable=SC2016
+        LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -r "$URL" -t 60s "$signal" -- sh -c 'echo $$ >"$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done' \
+            2>"$T/err" 3>&- 4>&- &
+        dlock=$!
+        echo $dlock >"$T/dlock.pid"
+        wait_until 10 test -s "$T/ready"
+        kill -STOP "$(cat "$T/redis.pid")"
+        touch "$T/go"
+        wait_until 10 gone "$(cat "$T/ready")"
+        # The tries without a signal end after 5 s, by a clock that stands otherwise. A window that changes its size
+        # cuts none short.
+        for second in 1 2 3; do
+            kill -WINCH "$dlock" 2>/dev/null && kill -"$signal" "$dlock" && rest 0.3
+            set_boot =8640$second
+            rest 0.7
+        done
+        wait_until 10 gone "$dlock"
+        wait "$dlock"
+        kill -CONT "$(cat "$T/redis.pid")"
+        grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/err"
+    done
+}
+
+# bats test_tags=slow
 @test "Redis gone and the lease over: the local deadline stands" {
     start_redis
     hold_lock job -r "$URL" -t 2
@@ -528,34 +558,4 @@ P
     equals "$status" 124
     equals "$(timeout 20 redis-cli -s "$T/redis.sock" ping)" PONG
     within 2000 "$start"
-}
-
-# bats test_tags=slow
-@test "a signal while a Redis that hangs keeps the release: one short try more, and the lock waits for its lease" {
-    local signal dlock second
-    start_redis
-    for signal in TERM HUP; do
-        set_boot =86400
-        rm -f "$T/ready" "$T/go"
-        # shellcheck disable=SC2016
-        LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -r "$URL" -t 60s "$signal" -- sh -c 'echo $$ >"$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done' \
-            2>"$T/err" 3>&- 4>&- &
-        dlock=$!
-        echo $dlock >"$T/dlock.pid"
-        wait_until 10 test -s "$T/ready"
-        kill -STOP "$(cat "$T/redis.pid")"
-        touch "$T/go"
-        wait_until 10 gone "$(cat "$T/ready")"
-        # The tries without a signal end after 5 s, by a clock that stands otherwise. A window that changes its size
-        # cuts none short.
-        for second in 1 2 3; do
-            kill -WINCH "$dlock" 2>/dev/null && kill -"$signal" "$dlock" && rest 0.3
-            set_boot =8640$second
-            rest 0.7
-        done
-        wait_until 10 gone "$dlock"
-        wait "$dlock"
-        kill -CONT "$(cat "$T/redis.pid")"
-        grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/err"
-    done
 }
