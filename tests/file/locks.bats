@@ -567,6 +567,32 @@ P
     wait "$HOLDER"
 }
 
+@test "--lock-file: while a stranger keeps the queue of the holder's claim full, a dlock inside asks for a second, and goes on" {
+    cat >"$T/fill.py" <<'P'
+import os, socket, time
+def fill():
+    while True:
+        one = socket.socket(socket.AF_UNIX)
+        one.setblocking(False)
+        try:
+            one.connect("\0" + name)
+        except BlockingIOError:
+            return
+inode = "%x " % os.stat("exact").st_ino
+name = next(line.split("@", 1)[1].rstrip("\n") for line in open("/proc/net/unix") if "dlock-claim" in line and inode in line)
+fill()
+os.mkdir("full")
+while os.path.exists("full"):
+    fill()
+    time.sleep(0.001)
+P
+    cd "$T"
+    # The holder is found in another way, as its process is an ancestor.
+    # shellcheck disable=SC2016
+    fails_with 0 'cannot ask the store of the lock that this runs under: too many processes' timeout 20 dlock -t 60 --lock-file=exact job -- \
+        sh -c 'python3 fill.py & until [ -e full ]; do sleep 0.01; done; dlock -v --lock-file=exact job true || exit; rmdir full; wait'
+}
+
 @test "--lock-file or --fallback=file outside: a dlock inside finds the file" {
     cd "$T"
     run timeout 20 dlock --lock-file=exact job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" job echo nested'

@@ -1,8 +1,8 @@
 /* A claim is a socket that listens under an abstract name, unix(7), made of the file, the
  * take's id and the mode. The kernel frees the name with the socket, and then any user can
  * listen there, so dlock checks who does. Nothing is ever written. A connection stays in the
- * queue until the holder looks, and if that is full, the process waits for the lock; so does
- * one of another network namespace.
+ * queue until the holder looks, and if that is full for a second, the process waits for the
+ * lock; so does one of another network namespace.
  *
  *   The holder lets go -> it shuts the socket down, also for processes that share it, and
  *     then unlocks the file.
@@ -16,8 +16,10 @@
 #include "util/fileutils.h"
 #include "util/sd_notify.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -94,14 +96,27 @@ static bool may_claim(int fd)
             proc_visit_ancestors(getpid(), is_listener, &listener));
 }
 
-bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode)
+/* Any user can fill the queue; the holder empties it at its checks. */
+enum lock_result claim_find(int file_fd, const char *take_id, enum lock_mode *mode,
+                            struct bound bound, struct errmsg *why)
 {
-    for (*mode = MODE_EXCLUSIVE; *mode <= MODE_SHARED; (*mode)++) {
-        int fd = open_socket(connect, file_fd, take_id, *mode);
-        bool found = fd >= 0 && may_claim(fd);
-        fd_close(&fd);
-        if (found)
-            return true;
+    struct deadline end = deadline_earlier(bound.until, deadline_after(DURATION_S(1)));
+    struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
+    for (;;) {
+        bool full = false;
+        for (*mode = MODE_EXCLUSIVE; *mode <= MODE_SHARED; (*mode)++) {
+            int fd = open_socket(connect, file_fd, take_id, *mode);
+            full = full || (fd < 0 && errno == EAGAIN);
+            bool found = fd >= 0 && may_claim(fd);
+            fd_close(&fd);
+            if (found)
+                return LOCK_OK;
+        }
+        if (!full)
+            return errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file");
+        if (deadline_passed(end) || bound_is_cancelled(bound))
+            return errmsg_fail(why, LOCK_UNAVAILABLE,
+                               "too many processes ask the holder of the lock file");
+        (void)deadline_poll(&cancel, 1, deadline_earlier(end, deadline_after(DURATION_MS(20))));
     }
-    return false;
 }

@@ -16,8 +16,10 @@ void claim_tidy(int fd);
 
 void claim_end(int *fd);
 
-/* True if a holder of the open file claims it for this take; the mode in which it does. The
- * claim of a process that is not of our user counts only if it is root's or our ancestor. */
-bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode);
+/* LOCK_OK: a holder of the open file claims it for this take, in *mode. The claim of a process that
+ * is not of our user counts only if it is root's or our ancestor. LOCK_GONE: none does.
+ * LOCK_UNAVAILABLE: other processes have kept the holder's queue full for a second. */
+enum lock_result claim_find(int file_fd, const char *take_id, enum lock_mode *mode,
+                            struct bound bound, struct errmsg *why);
 
 #endif

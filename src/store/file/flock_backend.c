@@ -275,13 +275,12 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
 
 /* The end of its lease is unknown. */
 static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
-                                    struct errmsg *why)
+                                    struct bound bound, struct errmsg *why)
 {
     struct lock_file file;
     enum lock_result result = open_to_look(backend, &file, why);
-    if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode))
-        result = errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file %s",
-                             file.path);
+    if (result == LOCK_OK)
+        result = claim_find(file.fd, lease->take_id, &lease->mode, bound, why);
     lock_file_close(&file);
     return result;
 }
@@ -290,8 +289,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
                                     struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
-    (void)bound;
-    return lease->outside ? check_claim(backend, lease, why) : check_own(backend, why);
+    return lease->outside ? check_claim(backend, lease, bound, why) : check_own(backend, why);
 }
 
 /* The deadline is ours alone. */
