@@ -363,7 +363,9 @@ static NOT_INLINED void print_current(const struct looking *looking)
     lock_name_of(name, sizeof name, lease->key, looking->options->prefix);
     if (!looking->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), looking->backend->kind);
-        if (ends)
+        if (ends && left.ns <= 0)
+            printf(", lease has ended");
+        else if (ends)
             printf(", lease ends in %s", duration_rounded(left, text, sizeof text));
         putchar('\n');
         return;

@@ -108,6 +108,15 @@ late() {
     wait $dlock
 }
 
+@test "--on-expire=warn: --current and a dlock inside agree whether the lock is still held after the lease" {
+    run timeout 20 dlock -q -t 300ms --on-expire=warn job -- sh -c 'sleep 0.6; dlock --current; echo $?; dlock -n -v job true'
+    equals "$status" 0
+    case $BACKEND in
+        file) [[ $output == *'job (file), lease has ended'*0*'already holds the lock'* ]] ;;
+        redis) [[ $output == *1*': taken ('* ]] ;;
+    esac
+}
+
 @test "the warning at 90 % names --ttl, once" {
     late
     equals "$(grep -c '90 % of the lease is over.*--ttl' "$T/err")" 1

@@ -136,6 +136,9 @@ static enum lock_result check_outside(struct store *store, struct lease *lease, 
 {
     struct outside outside;
     enum lock_result result = lease_ops_find(store, lease, LOCK_FILE_TO_LOOK, bound, &outside, why);
+    /* A command that runs on without the lease (--on-expire=warn) still keeps others out. */
+    if (result == LOCK_GONE && outside.known && outside.place.locked != PLACE_UNLOCKED)
+        result = LOCK_OK;
     if (result == LOCK_OK)
         fill_lease(lease, &outside.place.record);
     lock_file_close(&outside.file);
