@@ -94,8 +94,9 @@ struct target {
     struct lease lease;
     struct duration hold_left; /* of --hold-at-least */
     enum extend_how how;
-    struct lock_state was; /* before --force-release */
-    struct pause pause;    /* for --pause and --resume */
+    struct lock_state was;  /* before --force-release */
+    struct pause pause;     /* for --pause and --resume */
+    struct errmsg unusable; /* why a lock of this name around this process cannot be used */
 };
 
 /* In this store, with this key. False: reported. */
@@ -178,6 +179,8 @@ static const struct held *innermost(struct target *target, const struct held_loc
             ended = ended != NULL ? ended : held;
         else if (*result != LOCK_GONE && target->options->name == NULL)
             return NULL;
+        else if (*result != LOCK_GONE && strcmp(held->key, target->key) == 0)
+            target->unusable = *why;
     }
     if (ended != NULL)
         *result = options_of_held(&target->under, target->options, ended, why);
@@ -295,6 +298,8 @@ static bool find_owner(struct target *target, int *status)
     enum lock_result result = retry(lease_action_look, target, target->options->outage, &why);
     if (result != LOCK_OK)
         *status = target_failed(target, result, &why);
+    else if (target->token[0] == '\0' && target->unusable.text[0] != '\0')
+        *status = fail_result(target->out, LOCK_INVALID, &target->unusable);
     else if (target->token[0] == '\0')
         *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
                        "this process does not run under that lock; give its token with --owner or "

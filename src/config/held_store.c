@@ -123,26 +123,27 @@ static bool is_same_redis(const char *configured, const char *held)
     return same;
 }
 
-static bool read_part(struct settings *settings, char *part, const char *configured)
+static enum settings_result read_part(struct settings *settings, char *part, const char *configured)
 {
     static const struct origin origin = {.kind = ORIGIN_HELD};
     char *value = strchr(part, '=');
     if (value == NULL)
-        return false;
+        return SETTINGS_BAD_CONFIG;
     enum option_id id = option_by_name(part, (size_t)(value++ - part));
     if (!held_store_has(id) || !percent_decode(value, strlen(value) + 1, value, strlen(value)))
-        return false;
+        return SETTINGS_BAD_CONFIG;
     bool same = id == OPT_REDIS && is_same_redis(configured, value);
-    return settings_add(settings, id, same ? configured : value, origin);
+    return settings_add(settings, id, same ? configured : value, origin) ? SETTINGS_OK
+                                                                         : SETTINGS_NO_MEMORY;
 }
 
-bool held_store_read(struct settings *settings, const char *store, size_t length,
-                     const char *configured)
+enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
+                                     const char *configured)
 {
     char *copy = strndup(store, length), *rest = copy;
-    bool good = copy != NULL;
-    for (char *part; good && (part = strsep(&rest, "&")) != NULL;)
-        good = read_part(settings, part, configured);
+    enum settings_result result = copy != NULL ? SETTINGS_OK : SETTINGS_NO_MEMORY;
+    for (char *part; result == SETTINGS_OK && (part = strsep(&rest, "&")) != NULL;)
+        result = read_part(settings, part, configured);
     free(copy);
-    return good;
+    return result;
 }

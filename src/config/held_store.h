@@ -12,10 +12,10 @@
 char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir);
 
 /* Adds the settings of the `length` bytes after the "?". If the URLs of Redis that are
- * `configured` (NULL: none) are the same, they count, with their passwords. False if memory
- * is short, or the word is not valid. */
-bool held_store_read(struct settings *settings, const char *store, size_t length,
-                     const char *configured);
+ * `configured` (NULL: none) are the same, they count, with their passwords. SETTINGS_OK;
+ * SETTINGS_BAD_CONFIG: the word is not valid; SETTINGS_NO_MEMORY. */
+enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
+                                     const char *configured);
 
 /* True for a setting that such a word covers, named in it or not. */
 bool held_store_has(enum option_id id);

@@ -207,11 +207,16 @@ enum settings_result options_read(struct options *options, int argc, char **argv
 }
 
 /* The command line, then DLOCK_HELD, then the rest. */
-static bool add_settings_under(struct settings *under, const struct options *options,
-                               const char *store, size_t length)
+static enum settings_result add_settings_under(struct settings *under,
+                                               const struct options *options, const char *store,
+                                               size_t length)
 {
-    bool told = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE;
-    bool added = length == 0 || held_store_read(under, store, length, told ? NULL : options->redis);
+    bool told = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE, added = true;
+    enum settings_result result = SETTINGS_OK;
+    if (length > 0)
+        result = held_store_read(under, store, length, told ? NULL : options->redis);
+    if (result != SETTINGS_OK)
+        return result;
     for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++)
         if (options->unset[id])
             settings_drop(under, id);
@@ -220,23 +225,24 @@ static bool add_settings_under(struct settings *under, const struct options *opt
         if (length == 0 || setting->origin.kind == ORIGIN_COMMAND_LINE ||
             !held_store_has(setting->id))
             added = settings_add(under, setting->id, setting->text, setting->origin);
-    return added;
+    return added ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 }
 
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why)
 {
     struct options *under = *made = malloc(sizeof *under);
-    errmsg_set(why, "DLOCK_HELD names no store of a lock, or memory is short");
+    errmsg_set(why, "out of memory");
     if (under == NULL)
         return SETTINGS_NO_MEMORY;
     options_defaults(under);
     under->action = options->action;
     under->name = options->name;
     under->command = options->command;
-    if (!add_settings_under(&under->settings, options, store, length))
-        return SETTINGS_BAD_CONFIG;
-    return apply_and_validate(under, why);
+    enum settings_result result = add_settings_under(&under->settings, options, store, length);
+    if (result == SETTINGS_BAD_CONFIG)
+        errmsg_set(why, "DLOCK_HELD names no valid store of the lock that this runs under");
+    return result == SETTINGS_OK ? apply_and_validate(under, why) : result;
 }
 
 void options_under_free(struct options **made)

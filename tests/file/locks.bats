@@ -601,6 +601,8 @@ P
     fails_with 0 ': taken \(file' timeout 20 dlock --lock-file=exact job -- dlock -v job true
     run timeout 20 dlock --lock-file=exact job -- dlock --extend
     [[ $status -eq 78 && $output == *'stores no record'* ]]
+    fails_with 78 'stores no record, which --release needs' timeout 20 dlock --lock-file=exact job -- dlock --release job
+    fails_with 78 'stores no record, which --extend needs' timeout 20 dlock --lock-file=exact job -- dlock --extend job
     # The lock is in a directory that is named by a relative path, since Redis is unreachable, which is not asked again.
     env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --outage=0 --lock-dir='a dir' --fallback=file job -- \
         sh -c 'cd / && dlock -v job echo nested && dlock --extend && dlock --current' >"$T/out" 2>&1
