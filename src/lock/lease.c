@@ -186,8 +186,9 @@ enum process_life holder_life(const struct holder *holder)
 
 enum process_life holder_life_held(const struct holder *holder)
 {
-    return holder->detached || holder->kept || holder->reserved ? PROCESS_UNKNOWN
-                                                                : holder_life(holder);
+    return holder->detached || holder->kept || holder->refusal == REFUSED_QUEUED
+               ? PROCESS_UNKNOWN
+               : holder_life(holder);
 }
 
 bool holder_is_process(const struct holder *holder, const struct holder *self)

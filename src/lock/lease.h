@@ -42,6 +42,12 @@ const char *lock_mode_name(enum lock_mode mode);
 /* The mode of this name; false if there is none. */
 bool lock_mode_parse(const char *name, enum lock_mode *mode);
 
+enum refusal {
+    REFUSED_HELD,   /* a holder has the lock, or its --hold-at-least goes on */
+    REFUSED_QUEUED, /* nobody has the lock: earlier waiters come first */
+    REFUSED_DONE,   /* by once_per; since_wall_ms, host: of the run that was a success */
+};
+
 /* The holder of a lock, for people to read and for records. All of it is
  * foreign text if it comes from a server or a file. */
 struct holder {
@@ -50,9 +56,8 @@ struct holder {
     bool shares;   /* one of several, in a mode other than MODE_EXCLUSIVE */
     bool detached; /* no process holds it: --acquire */
     bool kept;     /* it has released the lock, or ended: only --hold-at-least keeps others out */
-    bool reserved; /* no holder: earlier waiters come first */
-    bool done;     /* refused by once_per; since_wall_ms, host: of the run that was a success */
-    int ahead;     /* how many earlier waiters; -1: not known */
+    enum refusal refusal; /* of a request for the lock */
+    int ahead;            /* how many earlier waiters; -1: not known */
     int slots,
         slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
     struct duration left;

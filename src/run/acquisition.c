@@ -64,7 +64,8 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "";
     if (holder->pause.left.ns > 0)
         return text_copy(text, size, pause_format(&holder->pause, who));
-    bool expires = holder->expires && !holder->reserved, known = holder->known && !holder->reserved;
+    bool expires = holder->expires && holder->refusal != REFUSED_QUEUED,
+         known = holder->known && holder->refusal != REFUSED_QUEUED;
     if (expires)
         duration_rounded(holder->left, left, sizeof left);
     if (known)
@@ -97,7 +98,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                     "the command that this runs in holds the lock in another mode, and the wait "
                     "would never end; %s",
                     acquisition->undone);
-    if (result == LOCK_HELD && holder->done) {
+    if (result == LOCK_HELD && holder->refusal == REFUSED_DONE) {
         int64_t ago = wall_now_ms() - holder->since_wall_ms;
         duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
         return fail(out, FAIL_DONE, acquisition->conflict_status,
@@ -200,7 +201,8 @@ static bool acquisition_held_by_ancestor(void *data, const struct holder *holder
     if (acquisition->outer == OUTER_NONE && (covers || conflicts) &&
         is_ancestor(acquisition, holder))
         acquisition_found_outer(acquisition, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
-    if (acquisition->outer == OUTER_NONE && (!holder->known || holder->shares) && !holder->reserved)
+    if (acquisition->outer == OUTER_NONE && (!holder->known || holder->shares) &&
+        holder->refusal != REFUSED_QUEUED)
         look_for_attachment(acquisition);
     return acquisition->outer != OUTER_NONE;
 }

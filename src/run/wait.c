@@ -156,7 +156,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
 {
     const struct patience *patience = waiting->patience;
     waiting->retry = retry_least;
-    if (patience->is_own(patience->data, holder) || holder->done)
+    if (patience->is_own(patience->data, holder) || holder->refusal == REFUSED_DONE)
         return LOCK_HELD;
     if (is_over(waiting))
         return wait_for_guard(waiting, holder) ? LOCK_OK : LOCK_HELD;

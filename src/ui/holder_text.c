@@ -36,7 +36,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
                                   char text[HOLDER_TEXT_SIZE])
 {
     char who[HOLDER_TEXT_SIZE], asked[96];
-    if (holder->reserved)
+    if (holder->refusal == REFUSED_QUEUED)
         return "free, but others have waited longer";
     if (!holder->known)
         return holder->shares ? "held by others who share it" : "held by another client";

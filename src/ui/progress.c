@@ -60,7 +60,7 @@ static bool looks_the_same(const struct holder *a, const struct holder *b)
 {
     return a->known == b->known && a->expires == b->expires && a->shares == b->shares &&
            a->kept == b->kept && a->detached == b->detached && a->slots_taken == b->slots_taken &&
-           a->reserved == b->reserved && a->ahead == b->ahead &&
+           a->refusal == b->refusal && a->ahead == b->ahead &&
            a->since_wall_ms == b->since_wall_ms && same_process(a, b) &&
            strcmp(a->host, b->host) == 0 && strcmp(a->user, b->user) == 0 &&
            strcmp(a->command, b->command) == 0 && strcmp(a->pause.by, b->pause.by) == 0 &&

@@ -127,15 +127,15 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
         return;
     }
     progress_text_add(text, "%s", holder_refusal_format(holder, lock->slots, life, who));
-    if (holder->known && holder->message[0] != '\0' && !holder->reserved)
+    if (holder->known && holder->message[0] != '\0' && holder->refusal != REFUSED_QUEUED)
         progress_text_add(text, ": %s", holder->message);
-    if (holder->known && !died && !holder->reserved)
+    if (holder->known && !died && holder->refusal != REFUSED_QUEUED)
         progress_text_add(text, "%s", holder_since_format(holder, since));
-    if (!holder->reserved)
+    if (holder->refusal != REFUSED_QUEUED)
         add_until(text, holder, until_ms, died);
     add_place(text, holder);
     /* That would also end the leases of the other holders. */
-    if (died && !holder->shares && !holder->reserved)
+    if (died && !holder->shares && holder->refusal != REFUSED_QUEUED)
         add_advice(text, lock);
 }
 

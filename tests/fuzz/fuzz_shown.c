@@ -115,7 +115,7 @@ static void expect_wait(char *const lines[5], unsigned flags)
         .shares = (flags & 2) != 0,
         .detached = (flags & 4) != 0,
         .kept = (flags & 8) != 0,
-        .reserved = (flags & 16) != 0,
+        .refusal = (flags & 16) != 0 ? REFUSED_QUEUED : REFUSED_HELD,
         .ahead = (int)flags - 8,
         .pid = 4711,
     };

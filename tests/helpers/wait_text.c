@@ -20,7 +20,7 @@ int main(int argc, char **argv)
                             .user = "ann",
                             .command = "rollup.sh"};
     int64_t until_ms = 0;
-    bool died = false;
+    bool died = false, reserved = false;
     const char *why = NULL;
     if (argc < 3 || setlocale(LC_CTYPE, "") == NULL)
         return 64;
@@ -32,9 +32,9 @@ int main(int argc, char **argv)
         const struct {
             const char *name;
             bool *flag;
-        } flags[] = {{"known", &holder.known},       {"shares", &holder.shares},
-                     {"kept", &holder.kept},         {"died", &died},
-                     {"reserved", &holder.reserved}, {"detached", &holder.detached}};
+        } flags[] = {{"known", &holder.known}, {"shares", &holder.shares},
+                     {"kept", &holder.kept},   {"died", &died},
+                     {"reserved", &reserved},  {"detached", &holder.detached}};
         for (size_t at = 0; at < sizeof flags / sizeof *flags; at++)
             if (strcmp(argv[i], flags[at].name) == 0)
                 *flags[at].flag = *value == '1';
@@ -51,6 +51,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "why") == 0)
             why = value;
     }
+    holder.refusal = reserved ? REFUSED_QUEUED : REFUSED_HELD;
     progress_text_begin(&text, DURATION_S(atoll(argv[2])), lock.name);
     if (why != NULL)
         progress_text_outage(&text, why, DURATION_S(4));

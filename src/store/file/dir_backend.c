@@ -305,10 +305,10 @@ static void dir_backend_refuse(struct file_backend *backend, const struct lock_r
     bool gives_up = done || !request->waits || request->last, head = false;
     bool aside = survey->same_token && admission_has_room(survey, request->mode, request->slots);
     if (done) {
-        *holder = (struct holder){.done = true, .since_wall_ms = backend->done.began_ms};
+        *holder = (struct holder){.refusal = REFUSED_DONE, .since_wall_ms = backend->done.began_ms};
         text_copy(holder->host, sizeof holder->host, backend->done.host);
     } else if (backend->reserved)
-        *holder = (struct holder){.reserved = true};
+        *holder = (struct holder){.refusal = REFUSED_QUEUED};
     else
         admission_holder(survey, request, holder);
     if (!gives_up && aside)

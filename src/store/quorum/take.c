@@ -276,7 +276,8 @@ static int count_same_holder(const struct quorum *quorum, const struct quorum_me
 static const struct holder *find_done(const struct quorum *quorum)
 {
     for (int i = 0; i < quorum->count; i++)
-        if (quorum->members[i].result == LOCK_HELD && quorum->members[i].holder.done)
+        if (quorum->members[i].result == LOCK_HELD &&
+            quorum->members[i].holder.refusal == REFUSED_DONE)
             return &quorum->members[i].holder;
     return NULL;
 }

@@ -59,7 +59,8 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
         return false;
     redis_holder_read(from[HELD_HOLDER], left_ms, holder);
     holder->shares = strcmp(redis_reply_text(from[HELD_MODE]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
-    holder->reserved = redis_reply_text(from[HELD_RESERVED])[0] == '1';
+    if (redis_reply_text(from[HELD_RESERVED])[0] == '1')
+        holder->refusal = REFUSED_QUEUED;
     redis_take_read_slots(holder, from);
     return redis_pause_read(from + HELD_PAUSE_LEFT, &holder->pause);
 }
@@ -132,7 +133,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         return LOCK_HELD;
     if (redis_reply_is(reply, "done", 3)) {
         redis->base.queued = false;
-        *holder = (struct holder){.done = true};
+        *holder = (struct holder){.refusal = REFUSED_DONE};
         text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[2]));
         (void)redis_reply_clamped(reply->element[1], &holder->since_wall_ms);
         return LOCK_HELD;
@@ -391,7 +392,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     if (result == LOCK_UNAVAILABLE && named && redis->conn.nameless) /* asked in vain */
         result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
-    if (result == LOCK_HELD && stays && !queues && !holder->done)
+    if (result == LOCK_HELD && stays && !queues && holder->refusal != REFUSED_DONE)
         result = redis_take_ask(redis, request, true, lease, holder, bound, why);
     for (int i = 0; i < 2 && result == LOCK_HELD && redis_take_must_subscribe(redis); i++)
         result = redis_take_ask(redis, request, true, lease, holder, bound, why);
