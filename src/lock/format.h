@@ -18,7 +18,7 @@
 #define STORE_FORMAT 1
 #endif
 
-/* What is said of a lock in a newer format: LOCK_INVALID. */
+/* Sets the message about a lock in a newer format. Returns LOCK_INVALID. */
 enum lock_result format_newer(struct errmsg *why, int64_t format);
 
 #endif

@@ -44,7 +44,7 @@ bool lock_mode_parse(const char *name, enum lock_mode *mode);
 
 enum refusal {
     REFUSED_HELD,   /* a holder has the lock, or its --hold-at-least goes on */
-    REFUSED_QUEUED, /* nobody has the lock: earlier waiters come first */
+    REFUSED_QUEUED, /* the lock is free: earlier waiters come first */
     REFUSED_DONE,   /* by once_per; since_wall_ms, host: of the run that was a success */
 };
 

@@ -64,10 +64,10 @@ struct lock_state {
     struct run_memory memory; /* a holder whose lease has ended without a release counts as lost */
 };
 
-/* Whoever uses --force-release or --pause now: "USER@HOST". */
+/* The caller of --force-release or --pause, as "USER@HOST". */
 void lock_forcer(char text[FORCER_SIZE]);
 
-/* What is said of a lock that "USER@HOST" took away. */
+/* Sets the message about a lock that "USER@HOST" took away. */
 void lock_forced(struct errmsg *why, const char *by);
 
 /* Room for `count` owners, empty. False if memory is short. */

@@ -15,7 +15,7 @@
  *                    not used again, so neither removes another file
  *   the guard has released its lock, and the process lives on -> the guard leaves the file, and
  *                    removes what earlier guards of this process have left
- *   left in another pid namespace -> nobody else can see whether the process lives: removed
+ *   left in another pid namespace -> this process cannot see whether that one lives: removed
  *                    after a day
  */
 #include "run/attach_record.h"
@@ -156,7 +156,7 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* False if nothing is left that the record is for: then the file is to be removed. */
+/* False if the record is for no living process: then the caller removes the file. */
 static bool add_record(struct held_locks *list, int fd, pid_t pid, bool ended)
 {
     char line[LINE_SIZE];

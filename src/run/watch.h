@@ -52,7 +52,7 @@ struct watch {
 };
 
 /* Opens all that it needs, so that later only the thread can fail to start;
- * what it points to stays where it is. LOCK_OK; LOCK_SYSTEM with *why set, and
+ * all that *watch points to must stay there. LOCK_OK; LOCK_SYSTEM with *why set, and
  * nothing is open. */
 enum lock_result watch_open(struct watch *watch, struct errmsg *why);
 void watch_close(struct watch *watch);
