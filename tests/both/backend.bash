@@ -24,8 +24,6 @@ setup() {
     esac
 }
 
-teardown() { common_teardown; }
-
 # Whether the store holds this lock.
 is_locked() {
     case $BACKEND in

@@ -39,7 +39,6 @@ bindkey '^X^A' all
 precmd() { touch \$AT_KEYS/ready }
 RC
 }
-teardown() { common_teardown; }
 
 TAB=$'\t' ALL=$'\x18\x01'
 

@@ -7,7 +7,6 @@ setup() {
     CONF=$T/config/dlock/dlock.conf
     echo 'backend = file' >"$CONF"
 }
-teardown() { common_teardown; }
 
 ttl() { dlock "$@" -- sh -c 'echo $DLOCK_LOCK_TTL'; }
 

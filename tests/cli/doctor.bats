@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock; }
-teardown() { common_teardown; }
 
 # doctor ARGUMENTS...: what it finds, as lines "section name result: found -> advice" in $output.
 doctor() {

@@ -2,7 +2,6 @@
 # What is read as a duration, and how one is rounded, is in tests/unit/test_duration.c.
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
-teardown() { common_teardown; }
 
 @test "figures for people are cut to what they read; times are local, with their offset" {
     export DLOCK_BACKEND=file

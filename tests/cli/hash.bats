@@ -6,7 +6,6 @@ setup() {
     printf '0123456789abcdef\n' >"$T/secret"
     chmod 600 "$T/secret"
 }
-teardown() { common_teardown; }
 
 # key NAME [ARGUMENTS...]: of the lock with this name.
 key() {

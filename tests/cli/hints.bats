@@ -3,7 +3,6 @@
 # line, with status 64, and nothing is run.
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; cd "$T" || return; }
-teardown() { common_teardown; }
 
 # hint PATTERN WORDS...: told so in one line, and nothing was run or made.
 hint() {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
-teardown() { common_teardown; }
 
 # What is right and wrong of each option is in tests/unit/test_options.c.
 @test "wrong usage: exit 64, the lock, the option, its text and what would be right; nothing run, nothing left" {

@@ -2,7 +2,6 @@
 # What doc/threat-model.md says that others cannot do, tried.
 load ../lib/common
 setup() { common_setup; OPEN=$T/open PRECIOUS=$T/precious; }
-teardown() { common_teardown; }
 
 # Another user, who reaches the program and $OPEN, a directory like /tmp.
 attacked() {

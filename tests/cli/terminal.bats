@@ -36,7 +36,6 @@ while [ $i -lt 10 ]; do sleep 0.1; i=$((i + 1)); done; echo went on'
 }
 # script NAME TEXT: commands in files, since three shells quote in three ways.
 script() { printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1"; }
-teardown() { common_teardown; }
 
 job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTIONS:+ $OPTIONS}" "$@" </dev/null 3>&- 4>&-; }
 

@@ -6,7 +6,6 @@ setup() {
     common_setup
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks LOGNAME=ann PYTHONPATH=$TESTS/helpers TESTS
 }
-teardown() { common_teardown; }
 
 # terminal TEXT: Python with Terminal and re, `held`, a pattern for what is said
 # of a wait for hold_lock's lock, and end_hold().

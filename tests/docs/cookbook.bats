@@ -8,7 +8,6 @@ setup() {
     SRC=$(realpath "$TESTS/..")
     PAGE=$SRC/doc/cookbook.md
 }
-teardown() { common_teardown; }
 
 # A server, and a directory with the scripts that the recipes run.
 kitchen() {

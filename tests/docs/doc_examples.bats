@@ -25,7 +25,6 @@ setup() {
     mkdir -p "$T/work" "$HOME/.config/dlock"
     cd "$T/work" || return
 }
-teardown() { common_teardown; }
 
 # block PAGE LINE [FROM TO]...: the block whose first line begins so, with other words in some places.
 block() {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; SRC=$TESTS/..; }
-teardown() { common_teardown; }
 
 # The long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }

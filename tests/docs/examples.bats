@@ -7,7 +7,6 @@ setup() {
     export DLOCK_REDIS=unix://$T/redis.sock
     export PATH=$TESTS/../doc/examples:$PATH
 }
-teardown() { common_teardown; }
 
 # An example that stores, in WRITE, and what shows what it has stored, in SHOW.
 file() { WRITE="fenced-write $T/report" SHOW="cat $T/report"; }

@@ -7,7 +7,6 @@ setup() {
     export DLOCK_LOCK_DIR=$T/locks PAGE=$SRC/doc/dlock.1 HELP=$T/help
     dlock --help >"$HELP"
 }
-teardown() { common_teardown; }
 
 # with_options STATEMENTS: Python with `page`, the options of OPTIONS in dlock(1), and `told`, those of --help: by
 # name, each with its argument, its text and its default (None: nothing is said). Fails with what `bad` has.

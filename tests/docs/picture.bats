@@ -1,8 +1,6 @@
 #!/usr/bin/env bats
 # The picture in README.md shows what the program shows.
 load ../lib/common
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 @test "doc/waiting.svg is what make picture makes of this program" {
     "$TESTS/../doc/make-picture" "$DLOCK" >"$T/waiting.svg" 3>&- 4>&-

@@ -2,7 +2,6 @@
 # doc/reliability.md and doc/threat-model.md name tests for what they say: all of them are there.
 load ../lib/common
 setup() { common_setup; DOC=$TESTS/../doc; }
-teardown() { common_teardown; }
 
 # named PAGE: a line "FILE NAME" for each test that the page names, also where a line ends in a name.
 named() { tr '\n' ' ' <"$1" | grep -oE '[a-z_/]+: "[^"]+"' | sed -E 's/^([a-z_\/]+): "([^"]*)"$/\1 \2/; s/  +/ /g'; }

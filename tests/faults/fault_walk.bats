@@ -6,7 +6,6 @@ setup() {
     common_setup
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
 }
-teardown() { common_teardown; }
 
 # walk ARGUMENTS...: the same samples each time, so that a change is judged by what it changes; `make fault-walk` draws
 # others.

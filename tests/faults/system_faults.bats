@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
-teardown() { common_teardown; }
 
 @test "no process for the command: exit 71, the lock is released" {
     LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 'cannot start a process for the command: Resource temporarily' \

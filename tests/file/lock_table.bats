@@ -7,7 +7,6 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     TABLE=$T/locks/.table-$(id -u)
 }
-teardown() { common_teardown; }
 
 fence() { dlock "${1:-job}" -- sh -c 'echo $DLOCK_FENCE'; }
 counts() { dlock --status --json "${1:-job}" | grep -o '"counts":{[^}]*}'; }

@@ -8,7 +8,6 @@ setup() {
     TABLE=$T/locks/.table-$(id -u)
     LOCK=$T/locks/dlock:job.lock
 }
-teardown() { common_teardown; }
 
 # memory NAME EXPRESSION: r is the last run, g the last success.
 memory() {

@@ -8,7 +8,6 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     F=$T/locks/dlock:job.lock
 }
-teardown() { common_teardown; }
 
 STOP=19 KILL=9
 

@@ -11,7 +11,6 @@ setup() {
     SANITIZED=$((${#SANITIZER} > 0))
     LEASE=$((SANITIZED ? 8000 : 1500)) # time enough to begin to wait, in ms
 }
-teardown() { common_teardown; }
 
 pid_of() { cat "$T/$1.pid"; }
 ended() { ! kill -0 "$(pid_of "$1")" 2>/dev/null; }

@@ -5,8 +5,6 @@
 load ../lib/common
 # shellcheck source=tests/fuzz/fuzzers.bash
 . "$BATS_TEST_DIRNAME/fuzzers.bash"
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 @test "no input of the fuzzers' corpus breaks its reader, or what is promised of it" {
     local name

@@ -38,6 +38,10 @@ common_teardown() {
     done
 }
 
+# What a test file has that needs no more.
+setup() { common_setup; }
+teardown() { common_teardown; }
+
 # wait_until SECONDS COMMAND...: until it succeeds; fails when time is up. What
 # takes long is not asked for as often: each look costs some processes, of which
 # the tests beside would have more. Below 5 s a busy machine would be told of, and

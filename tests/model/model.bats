@@ -2,8 +2,6 @@
 # bats file_tags=long
 # What `make model` does, in small, and whether it would find what it looks for.
 load ../lib/common
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 # model ARGUMENTS...: with the seed in the output. Ends its own children on TERM.
 model() {

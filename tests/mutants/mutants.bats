@@ -7,7 +7,6 @@ setup() {
     ROOT=$(realpath "$TESTS/..")
     export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TESTS/mutants
 }
-teardown() { common_teardown; }
 
 # changes FILE: each mutant of it, as "LINE FUNCTION: CHANGE".
 changes() {

@@ -7,7 +7,6 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     unshare -pf --mount-proc --kill-child true 2>/dev/null || skip 'no namespaces here'
 }
-teardown() { common_teardown; }
 
 # The pid of the dlock that is pid 1 inside.
 inside() { pgrep -P "$CONTAINER"; }

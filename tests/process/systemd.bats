@@ -6,7 +6,6 @@ setup() {
     common_setup
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
 }
-teardown() { common_teardown; }
 
 # manager: a notify socket; each message is a line of $T/told, with | for the
 # newlines in it and the number of descriptors that came along.

@@ -1,8 +1,6 @@
 #!/usr/bin/env bats
 # One lock on several servers. Each test has servers of its own, $T/1.sock and on.
 load ../lib/common
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 url() { echo "unix://$T/$1.sock"; }
 

@@ -9,7 +9,6 @@ setup() {
     manual_user >/dev/null
     export DLOCK_REDIS=unix://locker:secret@$T/redis.sock
 }
-teardown() { common_teardown; }
 
 # without PERMISSION...: the manual's user without these, an empty server.
 without() {

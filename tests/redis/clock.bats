@@ -9,7 +9,6 @@ setup() {
     LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
 }
-teardown() { common_teardown; }
 
 # runs NAME [DLOCK ARGUMENTS...]: a run of 600 s in the background, which holds the lock now.
 runs() {

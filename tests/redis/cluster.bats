@@ -78,7 +78,6 @@ setup() {
     URL=redis+cluster://127.0.0.1:${PORT[1]},127.0.0.1:${PORT[2]}
     export DLOCK_REDIS=$URL
 }
-teardown() { common_teardown; }
 
 # name NODE [TEXT]: of a lock in a slot of this node, and of this test alone.
 name() {

@@ -11,7 +11,6 @@ setup() {
     export DLOCK_REDIS=unix://$T/redis.sock
     CLIENTS=$TESTS/helpers/clients
 }
-teardown() { common_teardown; }
 
 # Each client is a command in THEM, with the actions acquire, release and
 # extend, and a name for the lock in THEIRS; dlock needs the words in US for

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock; }
-teardown() { common_teardown; }
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 

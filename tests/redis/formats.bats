@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
-teardown() { common_teardown; }
 
 @test "the key is the plain lock, its value the token, its expiry the TTL: a client of the standard lock and we exclude each other" {
     hold_lock job --owner=me -t 60

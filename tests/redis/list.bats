@@ -8,8 +8,6 @@ setup() {
     export DLOCK_REDIS=unix://$T/redis.sock
 }
 
-teardown() { common_teardown; }
-
 redis_has() { [ "$(redis exists "$1")" = 1 ]; }
 
 @test "--list among a million keys: in steps that hold up no one" {

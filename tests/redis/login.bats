@@ -7,7 +7,6 @@ setup() {
     unset CREDENTIALS_DIRECTORY
     PASSWORD=s3cret-word
 }
-teardown() { common_teardown; }
 
 # A server that wants this password of its default user.
 start_locked() {

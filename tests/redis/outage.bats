@@ -3,7 +3,6 @@
 # told; no lock is taken or lost by it.
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock; }
-teardown() { common_teardown; }
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 answers() { redis ping | grep -q "$1"; }

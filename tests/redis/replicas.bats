@@ -4,7 +4,6 @@ load ../lib/common
 load ../lib/replication
 load ../lib/queue
 setup() { common_setup; export DLOCK_REDIS=unix://$T/a.sock; }
-teardown() { common_teardown; }
 
 is_free() { [ "$(at_a exists dlock:job)" = 0 ]; }
 is_taken() { not is_free; }

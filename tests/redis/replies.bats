@@ -2,8 +2,6 @@
 # What a server says is not trusted: at the take, while the lock is held, while
 # it is waited for.
 load ../lib/common
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 # bytes TEXT: what the fake server is to say, in the escapes of printf(1).
 bytes() { printf '%b' "$1" >"$T/reply.new" && mv "$T/reply.new" "$T/reply"; }

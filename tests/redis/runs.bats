@@ -8,7 +8,6 @@ setup() {
     LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis
     export DLOCK_REDIS=unix://$T/redis.sock META='{dlock:job}:meta'
 }
-teardown() { common_teardown; }
 
 # memory EXPRESSION: of the JSON object `s` of --status.
 memory() { (dlock --status --json job || true) | python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }

@@ -8,7 +8,6 @@ format() { sed -n 's/^.define STORE_FORMAT //p' "$BATS_TEST_DIRNAME/../../src/lo
 
 setup_file() { assemble "$(format)" >"$BATS_FILE_TMPDIR/embedded.h"; }
 setup() { common_setup; export PYTHONDONTWRITEBYTECODE=1 EMBEDDED=$BATS_FILE_TMPDIR/embedded.h; }
-teardown() { common_teardown; }
 
 start_redis_7() {
     start_redis

@@ -4,8 +4,6 @@
 load ../lib/common
 load ../lib/replication
 load ../lib/queue
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 at_sentinel() { redis-cli -p "$S" "$@"; }
 waiters() { dlock --status --json job | sed -E 's/.*"waiters":([0-9]+).*/\1/'; }

@@ -7,7 +7,6 @@ setup() {
     export DLOCK_CACERT=$CERTS/ca.pem
     unset SSL_CERT_FILE SSL_CERT_DIR
 }
-teardown() { common_teardown; }
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 

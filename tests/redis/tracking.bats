@@ -3,7 +3,6 @@
 # seen within one second, the server has told.
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock FAKE=unix://$T/fake.sock; }
-teardown() { common_teardown; }
 
 # The id of the holder's connection where the server will tell it.
 armed_id() { redis client list | grep -E 'name=dlock .* sub=1 ' | grep -oE '^id=[0-9]+'; }

@@ -6,7 +6,6 @@ setup() {
     common_setup
     export DLOCK_REDIS=unix://$T/redis.sock
 }
-teardown() { common_teardown; }
 
 # Those in the queue, alive or not.
 waiters() { redis zcard '{dlock:job}:queue'; }

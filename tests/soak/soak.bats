@@ -3,7 +3,6 @@
 # What `make soak` does, in small, and whether it would find what it looks for.
 load ../lib/common
 setup() { common_setup; export PYTHONDONTWRITEBYTECODE=1; }
-teardown() { common_teardown; }
 
 # Ends its own children on TERM.
 soak() { timeout --kill-after=10 150 python3 "$TESTS/soak/soak.py" --seed bats --slow-most 1 "$@" "$DLOCK"; }

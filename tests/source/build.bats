@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..; }
-teardown() { common_teardown; }
 
 # bats test_tags=slow
 @test "a static build needs no library, resolves names, and refuses what needs OpenSSL" {

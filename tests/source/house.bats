@@ -2,7 +2,6 @@
 # The folders of src/: their order, and how much stands in each.
 load ../lib/common
 setup() { common_setup; SRC=$(realpath "$TESTS/../src"); }
-teardown() { common_teardown; }
 
 # layers: the folders from low to high, as doc/design.md has them.
 layers() { sed -nE 's/^\| `([a-z/]+)\/` \|.*/\1/p' "$SRC/../doc/design.md"; }

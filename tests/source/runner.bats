@@ -10,7 +10,6 @@ setup() {
     chmod +x "$T/bin/bats"
     printf '1..1\nok 1 one\n' >"$T/tap"
 }
-teardown() { common_teardown; }
 
 # ran ARGUMENTS...: the files that tests/run hands to bats, as FOLDER/FILE or BACKEND/both/FILE.
 ran() {

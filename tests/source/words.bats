@@ -3,7 +3,6 @@
 
 load ../lib/common
 setup() { common_setup; cd "$TESTS/.." || return; }
-teardown() { common_teardown; }
 
 PATTERNS=(
     '(^|[.;:*] +)(Who|Whoever|What) [a-z]+s? '

@@ -4,8 +4,6 @@
 # is real, and what the fence makes of it.
 load ../lib/common
 load ../lib/replication
-setup() { common_setup; }
-teardown() { common_teardown; }
 
 # The replica cannot log in to the master any more, and all others can.
 cut_off() {

@@ -4,7 +4,6 @@
 # that is on three servers bears it.
 load ../lib/common
 setup() { common_setup; export PYTHONPATH=$TESTS/torture:$TESTS/lib PYTHONDONTWRITEBYTECODE=1; }
-teardown() { common_teardown; }
 
 ping_through() { timeout "${1:-5}" redis-cli -s "$T/redis.proxy" ping 2>&1 </dev/null; }
 

@@ -3,7 +3,6 @@
 # The campaign of `make torture` and the ends of leases of `make stress`, in small, and whether their checker would find
 # what it looks for.
 load ../lib/common
-setup() { common_setup; }
 teardown() {
     not compgen -G "$T/case.*" # each case was judged
     common_teardown
