@@ -1,7 +1,7 @@
 /* dlock: flock(1) for a fleet. Parse, then one action. */
 #include "actions/actions.h"
 #include "config/options.h"
-#include "ui/failure.h"
+#include "ui/report.h"
 #include "util/exit_status.h"
 #include "util/message.h"
 #include "util/stack.h"

@@ -2,8 +2,8 @@
 
 #include "actions/plan.h"
 #include "run/attach_daemon.h"
-#include "ui/failure.h"
 #include "ui/lock_print.h"
+#include "ui/report.h"
 #include "util/fileutils.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "actions/actions.h"
 #include "redis/url.h"
-#include "ui/failure.h"
+#include "ui/report.h"
 #include "util/duration.h"
 #include "util/json.h"
 #include "util/text.h"

@@ -6,8 +6,8 @@
 #include "doctor/doctor.h"
 #include "lock/lock_name.h"
 #include "process/signals.h"
-#include "ui/failure.h"
-#include "ui/holder_text.h"
+#include "ui/report.h"
+#include "ui/wait_text.h"
 #include "util/stack.h"
 
 #include <locale.h>

@@ -9,7 +9,7 @@
 #include "store/file/flock_backend.h"
 #include "store/quorum/backend.h"
 #include "store/redis/backend.h"
-#include "ui/failure.h"
+#include "ui/report.h"
 #include "util/secret_file.h"
 #include "util/text.h"
 

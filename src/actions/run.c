@@ -5,8 +5,7 @@
 #include "run/held_locks.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"
-#include "ui/failure.h"
-#include "ui/run_report.h"
+#include "ui/report.h"
 #include "util/duration.h"
 #include "util/signames.h"
 

@@ -1,6 +1,6 @@
 #include "config/lock_key.h"
 
-#include "ui/failure.h"
+#include "ui/report.h"
 #include "util/secret_file.h"
 
 #include <errno.h>

@@ -3,9 +3,8 @@
 #include "run/nesting.h"
 #include "run/wait.h"
 #include "store/file/dir_backend.h"
-#include "ui/holder_text.h"
 #include "ui/lock_print.h"
-#include "ui/progress_text.h"
+#include "ui/wait_text.h"
 #include "util/duration.h"
 #include "util/text.h"
 

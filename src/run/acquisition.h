@@ -4,8 +4,8 @@
 
 #include "process/signals.h"
 #include "store/backend.h"
-#include "ui/failure.h"
 #include "ui/progress.h"
+#include "ui/report.h"
 #include "util/message.h"
 
 #include <stdbool.h>

@@ -46,7 +46,7 @@
 #include "process/process.h"
 #include "run/attach_record.h"
 #include "run/supervise.h"
-#include "ui/failure.h"
+#include "ui/report.h"
 #include "util/fileutils.h"
 
 #include <errno.h>

@@ -1,44 +1,136 @@
 #include "ui/lock_print.h"
 
-#include "ui/holder_text.h"
-#include "ui/run_print.h"
+#include "lock/fields.h"
+#include "ui/progress.h"
+#include "ui/wait_text.h"
+#include "util/array.h"
 #include "util/duration.h"
-#include "util/json.h"
+#include "util/mbwidth.h"
+#include "util/signames.h"
 #include "util/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The name of the lock that this runs under, if its key contains only a digest;
- * NULL: it is another one. */
-static const char *hashed_name(const char *key, const char *rest)
-{
-    const char *outer_key = getenv("DLOCK_LOCK_KEY");
-    bool is_outer = lock_name_is_digest(rest) && outer_key != NULL && strcmp(outer_key, key) == 0;
-    return is_outer ? getenv("DLOCK_NAME") : NULL;
-}
+#include <unistd.h>
 
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix)
 {
     size_t length = strlen(prefix);
-    bool ours = strncmp(key, prefix, length) == 0 && key[length] != '\0';
-    const char *name = ours ? hashed_name(key, key + length) : NULL;
-    return text_copy(text, size, name != NULL ? name : ours ? key + length : key);
+    if (strncmp(key, prefix, length) != 0 || key[length] == '\0')
+        return text_copy(text, size, key);
+
+    /* Of the lock that this runs under, the name is known even if the key has only a digest. */
+    const char *name = key + length, *outer_key = getenv("DLOCK_LOCK_KEY"),
+               *outer_name = getenv("DLOCK_NAME");
+    if (lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
+        outer_name != NULL)
+        name = outer_name;
+    return text_copy(text, size, name);
 }
 
-/* --- for people ---------------------------------------------------------- */
+/* --- runs, for people ------------------------------------------------------ */
 
-static const char *life_text(const struct lock_owner *owner)
+enum { TIME_SIZE = 40, SPAN_SIZE = 4 * TIME_SIZE };
+
+static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
 {
-    enum process_life life = holder_life(&owner->holder);
-    if (owner->holder.detached)
+    char name[32];
+    switch (end->how) {
+    case RUN_STATUS: snprintf(text, TIME_SIZE, "exit status %d", end->code); return text;
+    case RUN_SIGNAL:
+        snprintf(text, TIME_SIZE, "ended by %s", signame_format(end->code, name, sizeof name));
+        return text;
+    case RUN_STOPPED: return "stopped, since its lease was over";
+    case RUN_ENDED: return "exit status not known";
+    case RUN_LOST: return end->ended_ms > 0 ? "lost its lock" : "lost: its end was never recorded";
+    case RUN_NONE: break;
+    }
+    return "";
+}
+
+/* "today 03:00:02 to 03:14:11 (14m9s)"; without the length if the clock was set back meanwhile */
+static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
+{
+    char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE] = "";
+    int64_t ms = run->end.ended_ms - run->began_ms;
+    wall_format_day(run->began_ms, wall_now_ms(), began, sizeof began);
+    wall_format_day(run->end.ended_ms, run->began_ms, ended, sizeof ended);
+    if (ms >= 0)
+        duration_rounded((struct duration){ms * NS_PER_MS}, length, sizeof length);
+    if (run->end.ended_ms > 0)
+        snprintf(text, SPAN_SIZE, "%s to %s%s%s%s", began,
+                 strncmp(ended, "today ", 6) == 0 ? ended + 6 : ended, ms >= 0 ? " (" : "", length,
+                 ms >= 0 ? ")" : "");
+    else
+        text_copy(text, SPAN_SIZE, began);
+    return text;
+}
+
+/* "web3, today 03:00:02 to 03:14:11 (14m9s), exit status 0" */
+static char *run_format(const struct run_record *run, char text[LOCK_TEXT_SIZE])
+{
+    char raw[LOCK_TEXT_SIZE / 2], span[SPAN_SIZE], end[TIME_SIZE];
+    snprintf(raw, sizeof raw, "%s, %s, %s", run->host, span_format(run, span),
+             end_of_run(&run->end, end));
+    return text_escape(text, LOCK_TEXT_SIZE, raw);
+}
+
+/* Two lines, or, if no run is known, none. */
+static void print_runs(const struct run_memory *memory)
+{
+    char text[LOCK_TEXT_SIZE], span[SPAN_SIZE];
+    const struct run_record *success = &memory->success;
+    if (memory->last.end.how == RUN_NONE)
+        return;
+
+    printf("  last run: %s\n", run_format(&memory->last, text));
+    if (success->end.how != RUN_NONE)
+        printf("  last success: %s, %s", text_escape(text, sizeof text, success->host),
+               span_format(success, span));
+    else
+        printf("  last success: none is known");
+    if (memory->runs > 0 || memory->skipped > 0)
+        printf("; since then %" PRId64 " run%s, %" PRId64 " skipped", memory->runs,
+               memory->runs == 1 ? "" : "s", memory->skipped);
+    if (memory->failures > 0)
+        printf(", %" PRId64 " failed in a row", memory->failures);
+    putchar('\n');
+}
+
+void run_within_print(const char *name, const struct run_memory *memory, bool within,
+                      struct duration limit)
+{
+    char text[LOCK_TEXT_SIZE], when[TIME_SIZE], time[DURATION_TEXT_SIZE];
+    const struct run_record *success = &memory->success;
+    int64_t ago = wall_now_ms() - success->end.ended_ms;
+
+    printf("%s: ", text_escape(text, sizeof text, name));
+    if (!within)
+        printf("not within %s: ", duration_format(limit, time, sizeof time));
+    if (success->end.how == RUN_NONE) {
+        printf("no %s is known\n", memory->last.end.how == RUN_NONE ? "run" : "success");
+        return;
+    }
+    wall_format_day(success->end.ended_ms, wall_now_ms(), when, sizeof when);
+    printf("the last success ended %s on %s", when, text_escape(text, sizeof text, success->host));
+    if (ago >= 0)
+        printf(", %s ago", duration_rounded((struct duration){ago * NS_PER_MS}, time, sizeof time));
+    putchar('\n');
+}
+
+/* --- a lock, for people ---------------------------------------------------- */
+
+static const char *life_text(const struct holder *holder)
+{
+    enum process_life life = holder_life(holder);
+    if (holder->detached)
         return " (acquired, not bound to a process)";
     return life == PROCESS_LIVES ? " (running)" : holder_life_text(life);
 }
 
-static const char *lock_print_end_text(const struct lock_owner *owner, char *text, size_t size)
+static const char *end_of_lease(const struct lock_owner *owner, char *text, size_t size)
 {
     char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
     duration_rounded(owner->holder.left, left, sizeof left);
@@ -59,43 +151,52 @@ const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEX
     const struct holder *holder = &owner->holder;
     char raw[LOCK_TEXT_SIZE / 2], who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE], end[160],
         slot[24] = "";
+    end_of_lease(owner, end, sizeof end);
     if (owner->slot >= 0)
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
-        snprintf(raw, sizeof raw, "%s%s%s%s%s%s", holder_format(holder, life_text(owner), who),
-                 slot, holder_since_format(holder, since),
-                 lock_print_end_text(owner, end, sizeof end),
+        snprintf(raw, sizeof raw, "%s%s%s%s%s%s", holder_format(holder, life_text(holder), who),
+                 slot, holder_since_format(holder, since), end,
                  holder->message[0] != '\0' ? ": " : "", holder->message);
     else
-        snprintf(raw, sizeof raw, "another client%s", lock_print_end_text(owner, end, sizeof end));
+        snprintf(raw, sizeof raw, "another client%s", end);
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 
-static const char *mode_text(const struct lock_state *state, char *text, size_t size)
+static void print_headline(const struct lock_state *state, const char *name)
 {
-    if (state->mode == MODE_SLOTS)
-        snprintf(text, size, "%zu of %d slots", state->owner_count, state->slots);
-    else if (state->mode == MODE_SHARED)
-        snprintf(text, size, "shared by %zu", state->owner_count);
-    else
-        snprintf(text, size, "exclusive");
-    return text;
+    char text[LOCK_TEXT_SIZE], released[TIME_SIZE];
+    printf("%s: ", text_escape(text, sizeof text, name));
+    if (state->locked && state->mode == MODE_SLOTS) {
+        printf("held, %zu of %d slots\n", state->owner_count, state->slots);
+    } else if (state->locked && state->mode == MODE_SHARED) {
+        printf("held, shared by %zu\n", state->owner_count);
+    } else if (state->locked) {
+        puts("held, exclusive");
+    } else if (state->released_wall_ms > 0) {
+        wall_format_local(state->released_wall_ms, released, sizeof released);
+        printf("free, released %s\n", released);
+    } else {
+        puts("free");
+    }
 }
 
-static void print_counts(const struct lock_state *state)
+static void print_owner(const struct lock_owner *owner, bool with_token)
 {
-    const struct lock_counts *counts = &state->counts;
-    char waited[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
-    duration_rounded((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
-    duration_rounded((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
-    printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64
-           "; waited %s, held %s in all\n",
-           counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
+    char text[LOCK_TEXT_SIZE];
+    with_token = with_token && owner->token[0] != '\0';
+    printf("  by %s\n", lock_owner_format(owner, text));
+    if (with_token)
+        printf("  owner %s", text_escape(text, sizeof text, owner->token));
+    if (owner->fence > 0)
+        printf("%s fence %" PRId64, with_token ? "," : " ", owner->fence);
+    if (with_token || owner->fence > 0)
+        putchar('\n');
 }
 
 static void print_waiter(const struct lock_waiter *waiter, size_t place)
 {
-    char raw[HOLDER_TEXT_SIZE], text[LOCK_TEXT_SIZE], since[40] = "", pid[32] = "";
+    char raw[HOLDER_TEXT_SIZE], text[LOCK_TEXT_SIZE], since[TIME_SIZE] = "", pid[32] = "";
     if (waiter->since_wall_ms > 0)
         wall_format_local(waiter->since_wall_ms, since, sizeof since);
     if (waiter->pid > 0)
@@ -107,66 +208,52 @@ static void print_waiter(const struct lock_waiter *waiter, size_t place)
     printf("  %zu. %s\n", place, text_escape(text, sizeof text, raw));
 }
 
+static void print_counts(const struct lock_counts *counts)
+{
+    char waited[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
+    if (counts->takes == 0 && counts->conflicts == 0 && counts->timeouts == 0)
+        return;
+    duration_rounded((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
+    duration_rounded((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
+    printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64
+           "; waited %s, held %s in all\n",
+           counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
+}
+
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens)
 {
-    char text[LOCK_TEXT_SIZE], mode[64], released[40], paused[HOLDER_TEXT_SIZE];
-    text_escape(text, sizeof text, name);
-    if (!state->locked) {
-        wall_format_local(state->released_wall_ms, released, sizeof released);
-        printf("%s: free%s%s\n", text, state->released_wall_ms > 0 ? ", released " : "",
-               state->released_wall_ms > 0 ? released : "");
-    } else {
-        printf("%s: held, %s\n", text, mode_text(state, mode, sizeof mode));
-    }
-    for (size_t i = 0; i < state->owner_count; i++) {
-        const struct lock_owner *owner = &state->owners[i];
-        printf("  by %s\n", lock_owner_format(owner, text));
-        bool with_token = with_tokens && owner->token[0] != '\0';
-        if (with_token)
-            printf("  owner %s", text_escape(text, sizeof text, owner->token));
-        if (owner->fence > 0)
-            printf("%s fence %" PRId64, with_token ? "," : " ", owner->fence);
-        if (with_token || owner->fence > 0)
-            putchar('\n');
-    }
+    char text[LOCK_TEXT_SIZE], paused[HOLDER_TEXT_SIZE];
+    print_headline(state, name);
+    for (size_t i = 0; i < state->owner_count; i++)
+        print_owner(&state->owners[i], with_tokens);
     if (state->pause.left.ns > 0)
         printf("  %s\n", text_escape(text, sizeof text, pause_format(&state->pause, paused)));
     if (state->waiters > 0)
         printf("  %d waiting\n", state->waiters);
     for (size_t i = 0; with_tokens && i < state->queue_count; i++)
         print_waiter(&state->queue[i], i + 1);
-    if (state->counts.takes > 0 || state->counts.conflicts > 0 || state->counts.timeouts > 0)
-        print_counts(state);
-    run_memory_print(&state->memory);
+    print_counts(&state->counts);
+    print_runs(&state->memory);
 }
 
-/* --- for programs -------------------------------------------------------- */
+/* --- for programs ---------------------------------------------------------- */
 
 static void owner_members(struct json *json, const struct lock_owner *owner)
 {
     const struct holder *holder = &owner->holder;
     enum process_life life = holder_life(holder);
-    int64_t left = holder->left.ns / NS_PER_MS;
     json_text(json, "owner", owner->token);
-    json_time(json, "acquired_at", holder->since_wall_ms);
+    fields_json(&holder_fields, holder, json);
+    fields_json(&owner_fields, owner, json);
     if (holder->expires) {
         json_time(json, "expires_at", wall_after_ms(holder->left));
-        json_seconds(json, "ttl_remaining", left);
+        json_seconds(json, "ttl_remaining", holder->left.ns / NS_PER_MS);
     } else {
         json_null(json, "expires_at");
         json_null(json, "ttl_remaining");
     }
     json_seconds(json, "hold_remaining", owner->hold_left.ns / NS_PER_MS);
-    json_bool(json, "released", owner->holder.kept);
-    json_bool(json, "detached", owner->holder.detached);
-    json_number_if(json, "fence", owner->fence, owner->fence > 0);
-    json_number_if(json, "slot", owner->slot, owner->slot >= 0);
-    json_text(json, "host", holder->host);
-    json_number_if(json, "pid", holder->pid, holder->pid > 0);
-    json_text(json, "user", holder->user);
-    json_text(json, "command", holder->command);
-    json_text(json, "message", holder->message);
-    if (owner->holder.detached || life <= PROCESS_HIDDEN)
+    if (holder->detached || life <= PROCESS_HIDDEN)
         json_null(json, "alive");
     else
         json_bool(json, "alive", life == PROCESS_LIVES);
@@ -183,8 +270,9 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
     json_end(json, ']');
 }
 
-static void queue_members(struct json *json, const struct lock_state *state)
+static void queue_json(struct json *json, const struct lock_state *state)
 {
+    json_number_if(json, "waiters", state->waiters, state->waiters >= 0);
     if (state->waiters < 0) {
         json_null(json, "queue");
         return;
@@ -204,37 +292,48 @@ static void queue_members(struct json *json, const struct lock_state *state)
     json_end(json, ']');
 }
 
-static void pause_members(struct json *json, const struct pause *pause)
+static void pause_json(struct json *json, const struct pause *pause)
 {
-    int64_t left = pause->left.ns / NS_PER_MS;
-    if (left <= 0) {
+    if (pause->left.ns < NS_PER_MS) {
         json_null(json, "paused");
         return;
     }
     json_begin(json, "paused", '{');
-    json_text(json, "by", pause->by);
-    json_text(json, "message", pause->message);
-    json_time(json, "ends_at", wall_now_ms() + left);
-    json_seconds(json, "remaining", left);
+    fields_json(&pause_fields, pause, json);
+    json_time(json, "ends_at", wall_after_ms(pause->left));
     json_end(json, '}');
 }
 
-static void count_members(struct json *json, const struct lock_counts *counts)
+static void run_json(struct json *json, const char *name, const struct run_record *run)
 {
-    json_begin(json, "counts", '{');
-    json_number(json, "takes", counts->takes);
-    json_number(json, "conflicts", counts->conflicts);
-    json_number(json, "timeouts", counts->timeouts);
-    json_number(json, "losses", counts->losses);
-    json_seconds(json, "waited", counts->waited_ms);
-    json_seconds(json, "held", counts->held_ms);
+    int64_t ms = run->end.ended_ms - run->began_ms;
+    if (run->end.how == RUN_NONE) {
+        json_null(json, name);
+        return;
+    }
+    json_begin(json, name, '{');
+    fields_json(&run_fields, run, json);
+    if (run->end.ended_ms > 0 && ms >= 0)
+        json_seconds(json, "duration", ms);
+    else
+        json_null(json, "duration");
     json_end(json, '}');
+}
+
+void run_memory_json(struct json *json, const struct run_memory *memory)
+{
+    run_json(json, "last_run", &memory->last);
+    run_json(json, "last_success", &memory->success);
+    json_number(json, "failures_in_a_row", memory->failures);
+    json_number(json, "runs_since", memory->runs);
+    json_number(json, "skipped_since", memory->skipped);
 }
 
 /* The details of the one holder of an exclusive lock also appear at the top level. */
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend)
 {
     static const struct lock_owner nobody = {.slot = -1};
+    bool has_one = state->owner_count == 1 && state->mode == MODE_EXCLUSIVE;
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
     json_text(&json, "full_key", state->key);
@@ -245,17 +344,16 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
         json_bool(&json, "locked", state->locked);
     json_text(&json, "mode", state->locked ? lock_mode_name(state->mode) : "");
     json_number_if(&json, "slots", state->slots, state->mode == MODE_SLOTS);
-    owner_members(&json, state->owner_count == 1 && state->mode == MODE_EXCLUSIVE
-                             ? &state->owners[0]
-                             : &nobody);
+    owner_members(&json, has_one ? &state->owners[0] : &nobody);
     lock_owners_json(&json, "holders", state);
-    pause_members(&json, &state->pause);
-    json_number_if(&json, "waiters", state->waiters, state->waiters >= 0);
-    queue_members(&json, state);
+    pause_json(&json, &state->pause);
+    queue_json(&json, state);
     json_number_if(&json, "last_fence", state->last_fence, state->last_fence > 0);
     json_text(&json, "last_owner", state->last_owner);
     json_time(&json, "released_at", state->released_wall_ms);
-    count_members(&json, &state->counts);
+    json_begin(&json, "counts", '{');
+    fields_json(&counts_fields, &state->counts, &json);
+    json_end(&json, '}');
     run_memory_json(&json, &state->memory);
     if (state->newer > 0)
         json_number(&json, "newer_format", state->newer);
@@ -276,4 +374,127 @@ void lease_json_print(const struct lease *lease)
     if (lease->slot >= 0)
         json_number(&json, "slot", lease->slot);
     json_line_end(&json);
+}
+
+/* --- a table --------------------------------------------------------------- */
+
+enum { NAME_LEAST = 16, GAP = 2 };
+
+/* Our own holder, if there is one: "ann@host, pid 12, backup". */
+static char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
+{
+    const struct holder *holder = state->owner_count > 0 ? &state->owners[0].holder : NULL;
+    char raw[LOCK_TEXT_SIZE], who[HOLDER_TEXT_SIZE], count[48] = "";
+
+    if (state->newer > 0) {
+        snprintf(text, LOCK_TEXT_SIZE, "format %" PRId64 ", of a newer dlock", state->newer);
+        return text;
+    }
+    if (state->pause.left.ns > 0)
+        return text_escape(text, LOCK_TEXT_SIZE, pause_format(&state->pause, who));
+    if (holder == NULL) {
+        snprintf(text, LOCK_TEXT_SIZE, "last run: %s", run_format(&state->memory.last, raw));
+        return text;
+    }
+
+    if (state->owner_count > 1)
+        snprintf(count, sizeof count, "%zu holders%s", state->owner_count,
+                 holder->known ? ", one is " : "");
+    if (state->owner_count > 1 && !holder->known)
+        return text_copy(text, LOCK_TEXT_SIZE, count);
+    snprintf(raw, sizeof raw, "%s%s%s%s", count, holder_format(holder, "", who),
+             holder->message[0] != '\0' ? ": " : "", holder->message);
+    return text_escape(text, LOCK_TEXT_SIZE, raw);
+}
+
+bool list_table_add(struct list_table *table, const char *name, const struct lock_state *state)
+{
+    char text[4 * LOCK_KEY_SIZE], holder[LOCK_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "-", slots[32];
+    struct list_row *row = array_add(&table->rows, &table->count, &table->room, sizeof *row);
+    const char *mode = lock_mode_name(state->mode);
+    if (row == NULL)
+        return false;
+
+    if (state->locked && state->owners[0].holder.expires)
+        duration_rounded(state->owners[0].holder.left, left, sizeof left);
+    if (!state->locked)
+        mode = state->newer > 0 ? "-" : "free";
+    snprintf(slots, sizeof slots, "slots %zu/%d", state->owner_count, state->slots);
+    if (state->locked && state->mode == MODE_SLOTS)
+        mode = slots;
+
+    const char *const cells[] = {
+        [LIST_NAME] = text_escape(text, sizeof text, name),
+        [LIST_ENDS] = left,
+        [LIST_MODE] = mode,
+        [LIST_HOLDER] = holder_cell(state, holder),
+    };
+    bool whole = true;
+    for (int i = 0; i < LIST_CELLS; i++)
+        whole &= (row->cells[i] = strdup(cells[i])) != NULL;
+    return whole;
+}
+
+/* Prints as much as fits in `width` columns, and shows with '~' that more is left. Returns the
+ * columns used. */
+static int print_cell(const char *text, int width)
+{
+    int used;
+    bool cut = mbwidth_of(text) > width;
+    size_t length = mbwidth_fit(text, width - (cut ? 1 : 0), &used);
+    fwrite(text, 1, length, stdout);
+    if (!cut || width <= 0)
+        return used;
+    putchar('~');
+    return used + 1;
+}
+
+static void print_line(const char *const *cells, const int width[LIST_CELLS])
+{
+    for (int i = 0; i < LIST_CELLS; i++) {
+        int used = print_cell(cells[i], width[i]);
+        if (i + 1 < LIST_CELLS)
+            printf("%*s", width[i] + GAP - used, "");
+    }
+    putchar('\n');
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+void list_table_print(const struct list_table *table)
+{
+    static const char *const titles[LIST_CELLS] = {"NAME", "ENDS IN", "MODE", "HOLDER"};
+    int columns = isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0;
+    int width[LIST_CELLS];
+    if (table->count == 0)
+        return;
+
+    for (int cell = 0; cell < LIST_CELLS; cell++) {
+        width[cell] = (int)strlen(titles[cell]);
+        for (size_t i = 0; i < table->count; i++)
+            width[cell] = larger(width[cell], mbwidth_of(table->rows[i].cells[cell]));
+    }
+    if (columns > 0) {
+        int *name = &width[LIST_NAME], *holder = &width[LIST_HOLDER];
+        int rest = larger(columns - width[LIST_ENDS] - width[LIST_MODE] - 3 * GAP, NAME_LEAST);
+        if (*name > rest / 2 && *name + *holder > rest)
+            *name = larger(rest / 2, rest - *holder);
+        *holder = larger(rest - *name, 0);
+    }
+
+    print_line(titles, width);
+    for (size_t i = 0; i < table->count; i++)
+        print_line((const char *const *)table->rows[i].cells, width);
+}
+
+void list_table_free(struct list_table *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        for (int cell = 0; cell < LIST_CELLS; cell++)
+            free(table->rows[i].cells[cell]);
+    free(table->rows);
+    *table = (struct list_table){0};
 }

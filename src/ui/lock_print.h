@@ -1,9 +1,7 @@
-/* Prints locks and their holders for people and programs. Foreign text is
- * escaped. */
+/* Prints locks, their holders and their runs for people and programs. Foreign text is escaped. */
 #ifndef DLOCK_UI_LOCK_PRINT_H
 #define DLOCK_UI_LOCK_PRINT_H
 
-#include "lock/lease.h"
 #include "lock/lock_state.h"
 #include "util/json.h"
 
@@ -27,12 +25,39 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
 /* The holders as an array of objects. */
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
 
-/* A lease in the form of --json. */
-
 /* Prints the object of --acquire and --attach to stdout, in one line: key,
  * full_key, acquired, owner, fence, acquired_at, expires_at, mode, and slot if
  * there is one. What is not known about the lease (token "", fence 0, times 0) is
  * null. */
 void lease_json_print(const struct lease *lease);
+
+/* "nightly: the last success ended today 03:14:11 on web3, 5h2m ago". */
+void run_within_print(const char *name, const struct run_memory *memory, bool within,
+                      struct duration limit);
+
+/* The members last_run, last_success, failures_in_a_row, runs_since and skipped_since. */
+void run_memory_json(struct json *json, const struct run_memory *memory);
+
+/* --- a table that fits the terminal, for --list ---------------------------- */
+
+enum { LIST_NAME, LIST_ENDS, LIST_MODE, LIST_HOLDER, LIST_CELLS };
+
+struct list_row {
+    char *cells[LIST_CELLS]; /* escaped */
+};
+
+struct list_table {
+    struct list_row *rows;
+    size_t count, room;
+};
+
+/* Adds a row. False if memory is short. */
+bool list_table_add(struct list_table *table, const char *name, const struct lock_state *state);
+
+/* Prints the rows below a header, cut to the columns of the terminal on stdout; not cut if
+ * stdout is none. Counts columns by the locale that setlocale(3) has set. */
+void list_table_print(const struct list_table *table);
+
+void list_table_free(struct list_table *table);
 
 #endif

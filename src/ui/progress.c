@@ -1,9 +1,98 @@
 #include "ui/progress.h"
 
-#include "ui/lock_print.h"
+#include "util/mbwidth.h"
 
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* --- one line of the terminal --------------------------------------------- */
+
+enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
+
+/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM, so that a
+ * character that this terminal shows wider than the C library reports is cut
+ * off at the margin and makes no second line. */
+#define ERASE_LINE "\033[K"
+#define ERASE_BELOW "\033[J"
+#define WRAP_OFF "\033[?7l"
+#define WRAP_ON "\033[?7h"
+
+static bool possible(void)
+{
+    const char *terminal = getenv("TERM");
+    return terminal != NULL && *terminal != '\0' && strcmp(terminal, "dumb") != 0;
+}
+
+static bool is_ours(void)
+{
+    return tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
+static void prepare(struct tty_line *line)
+{
+    if (!line->ready)
+        (void)setlocale(LC_CTYPE, "");
+    line->ready = true;
+}
+
+int tty_line_columns(int fd)
+{
+    struct winsize size;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
+}
+
+/* Not the last one: there the cursor waits beside the line or below it,
+ * depending on the terminal. */
+int tty_line_room(void)
+{
+    return tty_line_columns(STDERR_FILENO) - 1;
+}
+
+/* SIGTTOU is blocked: a Ctrl-Z and bg may come between the check for the
+ * foreground and the write, and `stty tostop` would stop us for it. */
+static bool write_in_foreground(const char *bytes, size_t length)
+{
+    sigset_t stop, before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTTOU);
+    if (sigprocmask(SIG_BLOCK, &stop, &before) != 0)
+        return false;
+    bool written = is_ours() && message_write(bytes, length);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return written;
+}
+
+static const char *erase_old(const struct tty_line *line)
+{
+    return line->drawn > tty_line_columns(STDERR_FILENO) ? "\r" ERASE_BELOW : "\r";
+}
+
+void tty_line_draw(struct tty_line *line, const char *text)
+{
+    char bytes[BYTES_MOST];
+    int length = snprintf(bytes, sizeof bytes, "%s" WRAP_OFF "%s" ERASE_LINE WRAP_ON "\r",
+                          erase_old(line), text);
+    if (length > 0 && (size_t)length < sizeof bytes && write_in_foreground(bytes, (size_t)length))
+        line->drawn = mbwidth_of(text);
+}
+
+void tty_line_clear(struct tty_line *line)
+{
+    char bytes[32];
+    if (line->drawn == 0)
+        return;
+    int length = snprintf(bytes, sizeof bytes, "%s" ERASE_LINE, erase_old(line));
+    if (length > 0)
+        (void)write_in_foreground(bytes, (size_t)length);
+    line->drawn = 0;
+}
+
+/* --- the wait -------------------------------------------------------------- */
 
 /* A wait that ends sooner is not shown on a terminal: it would only flicker. */
 static const struct duration shown_after = {300 * NS_PER_MS};
@@ -22,7 +111,7 @@ enum { SAME_END_MS = 1000 };
 static enum progress_kind choose_kind(const struct messages *out)
 {
     if (out->terminal && out->verbosity >= 0 && !out->json)
-        return tty_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
+        return possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
     /* Set to something by every CI service: its users look there if a job seems
@@ -107,14 +196,14 @@ static void note_holder(struct progress *view, const struct holder *holder)
 }
 
 /* `name`: NULL in a message, which begins with it. */
-static void progress_describe(const struct progress *view, const struct errmsg *why,
-                              const char *name, struct progress_text *text)
+static void describe(const struct progress *view, const struct errmsg *why, const char *name,
+                     struct wait_text *text)
 {
-    progress_text_begin(text, deadline_gap(view->start, deadline_now()), name);
+    wait_text_begin(text, deadline_gap(view->start, deadline_now()), name);
     if (view->down)
-        progress_text_outage(text, why->text, deadline_left(view->down_until));
+        wait_text_outage(text, why->text, deadline_left(view->down_until));
     else
-        progress_text_holder(text, &view->holder, view->until_ms, view->life, view->lock);
+        wait_text_holder(text, &view->holder, view->until_ms, view->life, view->lock);
 }
 
 /* --- showing --------------------------------------------------------------- */
@@ -129,26 +218,26 @@ static struct deadline next_interval(const struct progress *view, struct duratio
 
 static void draw(struct progress *view, const struct errmsg *why)
 {
-    struct progress_text text;
+    struct wait_text text;
     view->changed = false;
     view->last_drawn = deadline_now();
     view->next_look = next_interval(view, line_interval);
     int room = tty_line_room();
-    if (room < 1 || !tty_line_is_ours())
+    if (room < 1 || !is_ours())
         return;
-    tty_line_prepare(&view->line);
-    progress_describe(view, why, view->lock->name, &text);
-    progress_text_fit(&text, room);
+    prepare(&view->line);
+    describe(view, why, view->lock->name, &text);
+    wait_text_fit(&text, room);
     tty_line_draw(&view->line, text.line);
 }
 
 /* Text that should be read at leisure, and copied, does not disappear with the live line. */
 static void say_once(struct progress *view, const struct errmsg *why)
 {
-    struct progress_text text;
-    if (view->out->terminal && !tty_line_is_ours())
+    struct wait_text text;
+    if (view->out->terminal && !is_ours())
         return;
-    progress_describe(view, why, NULL, &text);
+    describe(view, why, NULL, &text);
     progress_hide(view);
     say_notice(view->out, "%s", text.line);
 }
@@ -194,11 +283,11 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
  * TimeoutStartSec by more than the longest pause between two tries. */
 static struct deadline tell_manager(struct progress *view, const struct errmsg *why)
 {
-    struct progress_text text;
+    struct wait_text text;
     if (!deadline_passed(view->next_status))
         return view->next_status;
     view->next_status = deadline_after(status_interval);
-    progress_describe(view, why, view->lock->name, &text);
+    describe(view, why, view->lock->name, &text);
     say_status(view->out, "%s", text.line);
     sd_notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
     return view->next_status;

@@ -1,16 +1,41 @@
-/* Shows a wait to the user: a live line on a terminal; a line a minute with -v,
- * or if the terminal cannot show live ones; a line for each holder in CI logs;
- * STATUS= for the service manager. */
+/* Shows a wait to the user: a live line on a terminal; a line a minute with -v, or if the terminal
+ * cannot show live ones; a line for each holder in CI logs; STATUS= for the service manager. */
 #ifndef DLOCK_UI_PROGRESS_H
 #define DLOCK_UI_PROGRESS_H
 
-#include "ui/progress_text.h"
-#include "ui/tty_line.h"
+#include "ui/wait_text.h"
 #include "util/errmsg.h"
 #include "util/message.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* --- one line of the terminal on stderr, redrawn in place ------------------
+ *
+ * The cursor rests at its beginning: if the terminal becomes narrower and wraps
+ * the line, all of it is behind the cursor, and if it only cuts it off, nothing
+ * above is overwritten. What the user types, even ^C, is written over it. A job
+ * in the background draws nothing. */
+
+struct tty_line {
+    bool ready; /* the locale is known */
+    int drawn;  /* how many columns of it are on the screen; 0: none */
+};
+
+/* How wide the terminal is. */
+int tty_line_columns(int fd);
+
+/* How many columns a text may have at this moment. */
+int tty_line_room(void);
+
+/* Shows the text, which must fit in those columns. It is left out if the
+ * terminal takes no output just now (Ctrl-S): this never blocks. */
+void tty_line_draw(struct tty_line *line, const char *text);
+
+/* Leaves the screen as if nothing had been drawn. */
+void tty_line_clear(struct tty_line *line);
+
+/* --- the wait -------------------------------------------------------------- */
 
 enum progress_kind { WAIT_VIEW_NONE, WAIT_VIEW_LIVE, WAIT_VIEW_LINES, WAIT_VIEW_HOLDERS };
 

@@ -81,14 +81,14 @@ END
 
 @test "the codes of failures are those of the manual" {
     local codes manual
-    codes=$(sed -nE 's/^    \[FAIL_[A-Z_]+\] = \{"([A-Z_]+)".*/\1/p' "$TESTS/../src/ui/failure.c" | sort)
+    codes=$(sed -nE 's/^    \[FAIL_[A-Z_]+\] = \{"([A-Z_]+)".*/\1/p' "$TESTS/../src/ui/report.c" | sort)
     manual=$(sed -n '/^\.Sh JSON/,/^\.Sh REPORTS/p' "$TESTS/../doc/dlock-json.5" | sed -nE 's/^\.It Cm ([A-Z_]+)$/\1/p' | sort)
     [ "$(wc -l <<<"$codes")" -ge 11 ]
     equals "$manual" "$codes"
     # Each of them is used.
     local failure
-    for failure in $(sed -nE 's/^    (FAIL_[A-Z_]+),.*/\1/p' "$TESTS/../src/ui/failure.h"); do
-        grep -q "\[$failure\]" "$TESTS/../src/ui/failure.c"
+    for failure in $(sed -nE 's/^    (FAIL_[A-Z_]+),.*/\1/p' "$TESTS/../src/ui/report.h"); do
+        grep -q "\[$failure\]" "$TESTS/../src/ui/report.c"
         grep -qlE "(return|fail\(|fail_json\(|[?:]) ?.*$failure" -r "$TESTS/../src" --include=*.c || { echo "not used: $failure"; false; }
     done
 }

@@ -3,17 +3,15 @@
 #define DLOCK_FUZZ_PRINT_H
 
 #include "fuzz.h"
-#include "ui/list_table.h"
 #include "ui/lock_print.h"
-#include "ui/progress_text.h"
-#include "ui/run_print.h"
+#include "ui/wait_text.h"
 
 static inline void fuzz_print(const struct lock_state *state)
 {
     static FILE *nowhere;
     FILE *screen = stdout;
     struct list_table table = {0};
-    struct progress_text text;
+    struct wait_text text;
     const struct awaited_lock lock = {.name = "job"};
     nowhere = nowhere != NULL ? nowhere : fopen("/dev/null", "w");
     fuzz_expect(nowhere != NULL);
@@ -27,8 +25,8 @@ static inline void fuzz_print(const struct lock_state *state)
                      DURATION_S(60));
     for (size_t i = 0; i < state->owner_count; i++) {
         const struct holder *holder = &state->owners[i].holder;
-        progress_text_begin(&text, DURATION_ZERO, "job");
-        progress_text_holder(&text, holder, wall_after_ms(holder->left), PROCESS_UNKNOWN, &lock);
+        wait_text_begin(&text, DURATION_ZERO, "job");
+        wait_text_holder(&text, holder, wall_after_ms(holder->left), PROCESS_UNKNOWN, &lock);
     }
     stdout = screen;
 }

@@ -3,8 +3,8 @@
  * one flags. On a terminal it keeps to its columns and has no control character but
  * ours; as JSON it is read as what it was. The terminal is in here (-Wl,--wrap). */
 #include "fuzz.h"
-#include "ui/progress_text.h"
-#include "ui/tty_line.h"
+#include "ui/progress.h"
+#include "ui/wait_text.h"
 #include "util/json.h"
 #include "util/mbwidth.h"
 #include "util/message.h"
@@ -82,13 +82,13 @@ static void look_on(bool on)
 
 /* --- the terminal ---------------------------------------------------------- */
 
-static void expect_line(struct progress_text *text, bool utf8)
+static void expect_line(struct wait_text *text, bool utf8)
 {
     static const char before[] = "\r\033[?7l", after[] = "\033[K\033[?7h\r", cleared[] = "\r\033[K";
     struct tty_line line = {.ready = true};
     const char *fitting = text->line;
     int room = tty_line_room();
-    progress_text_fit(text, room);
+    wait_text_fit(text, room);
     fuzz_expect(mbwidth_of(fitting) <= room && fuzz_shows(fitting));
     for (const char *c = fitting; !utf8 && *c != '\0'; c++)
         fuzz_expect((unsigned char)*c < 0x80);
@@ -108,7 +108,7 @@ static void expect_line(struct progress_text *text, bool utf8)
 
 static void expect_wait(char *const lines[5], unsigned flags)
 {
-    static struct progress_text text;
+    static struct wait_text text;
     struct awaited_lock lock = {.name = lines[0], .prefix = lines[4], .lock_dir = lines[3]};
     struct holder holder = {
         .known = (flags & 1) != 0,
@@ -123,12 +123,12 @@ static void expect_wait(char *const lines[5], unsigned flags)
     text_copy(holder.host, sizeof holder.host, lines[2]);
     text_copy(holder.command, sizeof holder.command, lines[3]);
     setenv("LC_ALL", (flags & 128) != 0 ? "C.UTF-8" : "C", 1);
-    progress_text_begin(&text, DURATION_S(flags), lines[0]);
+    wait_text_begin(&text, DURATION_S(flags), lines[0]);
     if ((flags & 32) != 0)
-        progress_text_outage(&text, lines[4], DURATION_S(2));
+        wait_text_outage(&text, lines[4], DURATION_S(2));
     else
-        progress_text_holder(&text, &holder, (int64_t)flags * 1000,
-                             (flags & 64) != 0 ? PROCESS_ENDED : PROCESS_HIDDEN, &lock);
+        wait_text_holder(&text, &holder, (int64_t)flags * 1000,
+                         (flags & 64) != 0 ? PROCESS_ENDED : PROCESS_HIDDEN, &lock);
     expect_line(&text, (flags & 128) != 0);
 }
 

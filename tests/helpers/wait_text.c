@@ -1,6 +1,6 @@
 /* wait_text COLUMNS SECONDS [FIELD=VALUE...]: prints what is said of a wait of so
  * many seconds, for a holder with these fields, cut to so many columns (0: all of it). */
-#include "ui/progress_text.h"
+#include "ui/wait_text.h"
 
 #include "util/text.h"
 
@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    static struct progress_text text;
+    static struct wait_text text;
     struct awaited_lock lock = {.name = "job"};
     struct holder holder = {.known = true,
                             .ahead = -1,
@@ -52,13 +52,13 @@ int main(int argc, char **argv)
             why = value;
     }
     holder.refusal = reserved ? REFUSED_QUEUED : REFUSED_HELD;
-    progress_text_begin(&text, DURATION_S(atoll(argv[2])), lock.name);
+    wait_text_begin(&text, DURATION_S(atoll(argv[2])), lock.name);
     if (why != NULL)
-        progress_text_outage(&text, why, DURATION_S(4));
+        wait_text_outage(&text, why, DURATION_S(4));
     else
-        progress_text_holder(&text, &holder, until_ms, died ? PROCESS_ENDED : PROCESS_LIVES, &lock);
+        wait_text_holder(&text, &holder, until_ms, died ? PROCESS_ENDED : PROCESS_LIVES, &lock);
     if (atoi(argv[1]) != 0)
-        progress_text_fit(&text, atoi(argv[1]));
+        wait_text_fit(&text, atoi(argv[1]));
     puts(text.line);
     return 0;
 }

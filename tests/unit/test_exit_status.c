@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "lock/result.h"
-#include "ui/failure.h"
+#include "ui/report.h"
 
 TEST(test_results)
 {

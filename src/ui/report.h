@@ -1,10 +1,13 @@
-/* Reports failures: to a program as a code with --json, on stdout; to people as
- * a line on stderr. */
-#ifndef DLOCK_UI_FAILURE_H
-#define DLOCK_UI_FAILURE_H
+/* Reports: failures, to a program as a code with --json, on stdout, and to people as a line on
+ * stderr; and the runs of --report=FILE. */
+#ifndef DLOCK_UI_REPORT_H
+#define DLOCK_UI_REPORT_H
 
+#include "lock/lease.h"
 #include "lock/result.h"
 #include "util/message.h"
+
+#include <stdbool.h>
 
 enum failure {
     FAIL_HELD,          /* LOCK_ACQUISITION_FAILED: held, and we do not wait */
@@ -41,5 +44,31 @@ int flushed(const struct messages *out, int status);
 
 /* Like fail(), if the message for people was printed already. */
 void fail_json(const struct messages *out, enum failure failure, const char *text);
+
+/* --- --report=FILE: one line of JSON about each run, appended in one write(2), so that many may
+ * share the file ------------------------------------------------------------ */
+
+struct report {
+    int fd; /* -1: no report */
+    int64_t asked_wall_ms;
+    const char *error; /* code of the failure; NULL: none */
+    /* The outcome of the run, set by the caller before the line is written: */
+    const char *name, *key, *backend; /* backend may be NULL */
+    const struct holder *self;
+    const struct lease *lease; /* NULL: not taken */
+    struct duration waited, held;
+    bool nested, lost;
+    int status;
+};
+
+/* Opens the file, made 0644 less the umask; with a NULL path there is no report.
+ * Before anything is taken: LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE,
+ * LOCK_SYSTEM with *why set. */
+enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
+
+/* Writes the line. False with *why set if that fails. */
+bool run_report_write(const struct report *report, struct errmsg *why);
+
+void run_report_close(struct report *report);
 
 #endif

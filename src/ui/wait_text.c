@@ -1,0 +1,226 @@
+#include "ui/wait_text.h"
+
+#include "util/duration.h"
+#include "util/mbwidth.h"
+#include "util/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- a holder ------------------------------------------------------------ */
+
+const char *holder_life_text(enum process_life life)
+{
+    return life == PROCESS_ENDED    ? " (has ended)"
+           : life == PROCESS_HIDDEN ? " (/proc hides it)"
+                                    : "";
+}
+
+const char *holder_format(const struct holder *holder, const char *life,
+                          char text[HOLDER_TEXT_SIZE])
+{
+    char pid[32] = "";
+    if (!holder->known)
+        return "another client";
+    if (holder->pid > 0)
+        snprintf(pid, sizeof pid, ", pid %ld", (long)holder->pid);
+    snprintf(text, HOLDER_TEXT_SIZE, "%s@%s%s%s%s%s", holder->user, holder->host, pid, life,
+             holder->command[0] != '\0' ? ", " : "", holder->command);
+    return text;
+}
+
+static const char *slots_format(const struct holder *holder, int asked, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (holder->slots > 0 && asked == holder->slots)
+        snprintf(text, size, "%d of %d slots are taken; ", holder->slots_taken, holder->slots);
+    else if (holder->slots > 0 && asked > 0)
+        snprintf(text, size, "held with --slots=%d; %d were asked for; ", holder->slots, asked);
+    return text;
+}
+
+const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
+                                  char text[HOLDER_TEXT_SIZE])
+{
+    char who[HOLDER_TEXT_SIZE], asked[96];
+    if (holder->refusal == REFUSED_QUEUED)
+        return "free, but others have waited longer";
+    if (!holder->known)
+        return holder->shares ? "held by others who share it" : "held by another client";
+    snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s%s", slots_format(holder, slots, asked, sizeof asked),
+             holder->kept       ? "released, but kept by --hold-at-least of"
+             : holder->detached ? "acquired by"
+                                : "held by",
+             holder_format(holder, holder_life_text(life), who),
+             holder->shares ? ", one of those who share it" : "");
+    return text;
+}
+
+/* The clock is the holder's: a time ahead of ours would only confuse. */
+const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
+{
+    char time[40] = "";
+    if (holder->since_wall_ms > 0 && holder->since_wall_ms <= wall_now_ms() && !holder->kept)
+        wall_format_local(holder->since_wall_ms, time, sizeof time);
+    snprintf(text, HOLDER_TEXT_SIZE, "%s%s", time[0] != '\0' ? ", since " : "", time);
+    return text;
+}
+
+const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
+{
+    char time[40];
+    wall_format_local(wall_after_ms(pause->left) + 999, time, sizeof time);
+    snprintf(text, HOLDER_TEXT_SIZE, "paused by %s until %s: %s", pause->by, time, pause->message);
+    return text;
+}
+
+/* --- a wait -------------------------------------------------------------- */
+
+/* More of a lock's name would only push its holder out of sight. */
+enum { NAME_COLUMNS = 40 };
+
+__attribute__((format(printf, 2, 3))) static void add(struct wait_text *text, const char *format,
+                                                      ...)
+{
+    char raw[1600];
+    size_t used = strlen(text->line);
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(raw, sizeof raw, format, args);
+    va_end(args);
+    text_escape(text->line + used, sizeof text->line - used, length >= 0 ? raw : "");
+}
+
+static struct duration whole_seconds(struct duration d)
+{
+    return (struct duration){d.ns - d.ns % NS_PER_S};
+}
+
+void wait_text_begin(struct wait_text *text, struct duration waited, const char *name)
+{
+    char time[DURATION_TEXT_SIZE];
+    text->line[0] = '\0';
+    add(text, "waiting");
+    if (waited.ns >= NS_PER_S)
+        add(text, " %s", duration_format(whole_seconds(waited), time, sizeof time));
+    if (name != NULL) {
+        int columns;
+        size_t fits = mbwidth_fit(name, NAME_COLUMNS, &columns);
+        add(text, " for %.*s%s", (int)fits, name, name[fits] != '\0' ? "~" : "");
+    }
+    add(text, ": ");
+}
+
+/* --- the holder ------------------------------------------------------------ */
+
+static const char *ordinal_suffix(int number)
+{
+    if (number % 100 >= 11 && number % 100 <= 13)
+        return "th";
+    return number % 10 == 1 ? "st" : number % 10 == 2 ? "nd" : number % 10 == 3 ? "rd" : "th";
+}
+
+static void add_place(struct wait_text *text, const struct holder *holder)
+{
+    if (holder->ahead == 0)
+        add(text, "; you are next");
+    else if (holder->ahead > 0 && holder->ahead < INT32_MAX)
+        add(text, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
+}
+
+static void add_until(struct wait_text *text, const struct holder *holder, int64_t until_ms,
+                      bool died)
+{
+    char time[40];
+    if (until_ms == 0) {
+        add(text, ", without an end");
+        return;
+    }
+    wall_format_local(until_ms + 999, time, sizeof time);
+    if (died)
+        add(text, "; it expires at %s", time);
+    else
+        add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
+}
+
+/* Quoted as a shell reads it back. */
+static void quote(char *target, size_t size, const char *word)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+=:,./-";
+    size_t used = 0;
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        text_copy(target, size, word);
+        return;
+    }
+    text_copy(target, size, "'");
+    for (used = 1; *word != '\0' && used + 6 < size; word++)
+        used += (size_t)snprintf(target + used, size - used, *word == '\'' ? "'\\''" : "%c", *word);
+    text_copy(target + used, size - used, "'");
+}
+
+/* The options on the command line that determine which lock it is. The
+ * environment and the files need no repetition. */
+static void add_advice(struct wait_text *text, const struct awaited_lock *lock)
+{
+    const struct {
+        const char *name, *value;
+    } repeated[] = {{"prefix", lock->prefix}, {"redis", lock->redis}, {"lock-dir", lock->lock_dir}};
+    char words[1024] = "", word[1024];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+        if (repeated[i].value == NULL)
+            continue;
+        quote(word, sizeof word, repeated[i].value);
+        int length =
+            snprintf(words + used, sizeof words - used, " --%s=%s", repeated[i].name, word);
+        used += length > 0 ? (size_t)length : 0;
+        if (used >= sizeof words)
+            return;
+    }
+    quote(word, sizeof word, lock->name);
+    add(text, "; to release it now: dlock --force-release%s %s", words, word);
+}
+
+void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms,
+                      enum process_life life, const struct awaited_lock *lock)
+{
+    bool died = life == PROCESS_ENDED;
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE];
+    if (holder->pause.left.ns > 0) {
+        add(text, "%s", pause_format(&holder->pause, who));
+        add_place(text, holder);
+        return;
+    }
+    add(text, "%s", holder_refusal_format(holder, lock->slots, life, who));
+    if (holder->known && holder->message[0] != '\0' && holder->refusal != REFUSED_QUEUED)
+        add(text, ": %s", holder->message);
+    if (holder->known && !died && holder->refusal != REFUSED_QUEUED)
+        add(text, "%s", holder_since_format(holder, since));
+    if (holder->refusal != REFUSED_QUEUED)
+        add_until(text, holder, until_ms, died);
+    add_place(text, holder);
+    /* That would also end the leases of the other holders. */
+    if (died && !holder->shares && holder->refusal != REFUSED_QUEUED)
+        add_advice(text, lock);
+}
+
+void wait_text_outage(struct wait_text *text, const char *why, struct duration left)
+{
+    char time[DURATION_TEXT_SIZE];
+    add(text, "%s", why);
+    if (left.ns > 0)
+        add(text, "; tried for another %s at most",
+            duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time,
+                            sizeof time));
+}
+
+void wait_text_fit(struct wait_text *text, int columns)
+{
+    int used;
+    if (mbwidth_of(text->line) <= columns)
+        return;
+    size_t fits = columns > 0 ? mbwidth_fit(text->line, columns - 1, &used) : 0;
+    text_copy(text->line + fits, sizeof text->line - fits, columns > 0 ? "~" : "");
+}
