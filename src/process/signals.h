@@ -11,7 +11,8 @@
 struct signals {
     int fd;            /* signalfd; readable when a signal has come */
     sigset_t original; /* the mask that dlock was started with */
-    sigset_t ignored;  /* the signals that dlock was started to ignore */
+    sigset_t ignored;  /* by the caller (nohup), and so by dlock */
+    sigset_t ending;   /* those that end dlock if no command runs */
 };
 
 struct signal_event {
