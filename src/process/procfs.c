@@ -75,13 +75,6 @@ static bool read_file(const char *path, char *text, size_t size)
     return length >= 0 && used > 0;
 }
 
-bool proc_read_line(const char *path, char *text, size_t size)
-{
-    bool there = read_file(path, text, size);
-    text[strcspn(text, "\n")] = '\0';
-    return there;
-}
-
 /* The numbers of the fields, as proc(5) counts them. State comes first after
  * the command's name, which is in parentheses and may itself contain any
  * character, even a newline: so this cannot be read as a line. */
@@ -89,30 +82,29 @@ enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 }
 
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
 {
+    static const int64_t ns_per_s = 1000000000;
     char path[64] = "/proc/self/stat", text[1024];
+    int64_t number[FIELD_START + 1] = {0};
+
     if (pid != 0)
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     if (!read_file(path, text, sizeof text))
         return false;
+
     const char *name = strchr(text, '('), *at = strrchr(text, ')');
     *stat = (struct proc_stat){0};
     if (name != NULL && at > name)
         snprintf(stat->name, sizeof stat->name, "%.*s", (int)(at - name - 1), name + 1);
+    if (at != NULL && at[1] != '\0')
+        stat->state = at[2];
     for (int field = FIELD_STATE; at != NULL && field <= FIELD_START; field++) {
         at = strchr(at + 1, ' ');
-        if (at == NULL)
-            break;
-        if (field == FIELD_STATE)
-            stat->state = at[1];
-        else if (field == FIELD_PARENT)
-            stat->parent = (pid_t)strtol(at, NULL, 10);
-        else if (field == FIELD_THREADS)
-            stat->threads = (int)strtol(at, NULL, 10);
-        else if (field == FIELD_START)
-            stat->start = strtoll(at, NULL, 10);
+        if (at != NULL)
+            number[field] = strtoll(at, NULL, 10);
     }
-    static const int64_t ns_per_s = 1000000000;
-    stat->start -= proc_boot_offset() / (ns_per_s / sysconf(_SC_CLK_TCK));
+    stat->parent = (pid_t)number[FIELD_PARENT];
+    stat->threads = (int)number[FIELD_THREADS];
+    stat->start = number[FIELD_START] - proc_boot_offset() / (ns_per_s / sysconf(_SC_CLK_TCK));
     return at != NULL;
 }
 
@@ -147,31 +139,27 @@ enum process_life proc_life(struct process_id id)
     return kill(id.pid, 0) != 0 && errno == ESRCH ? PROCESS_ENDED : PROCESS_HIDDEN;
 }
 
-bool proc_visit_ancestors(pid_t pid,
-                          bool (*visit)(void *data, pid_t pid, const struct proc_stat *stat),
-                          void *data)
+bool proc_next_ancestor(struct proc_ancestry *at)
 {
     enum { ANCESTORS_MOST = 1024 };
-    struct proc_stat stat;
-    if (!proc_is_ours())
-        return false;
-    for (int i = 0; i < ANCESTORS_MOST && pid > 0 && proc_stat_read(pid, &stat); i++) {
-        if (visit(data, pid, &stat))
-            return true;
-        pid = stat.parent;
-    }
-    return false;
-}
 
-static bool is_process(void *data, pid_t pid, const struct proc_stat *stat)
-{
-    const struct process_id *id = data;
-    return pid == id->pid && stat->start == id->start;
+    if ((at->count == 0 && !proc_is_ours()) || at->count >= ANCESTORS_MOST || at->next <= 0 ||
+        !proc_stat_read(at->next, &at->stat))
+        return false;
+    at->count++;
+    at->pid = at->next;
+    at->next = at->stat.parent;
+    return true;
 }
 
 bool proc_descends_from(pid_t pid, struct process_id id)
 {
-    return proc_visit_ancestors(pid, is_process, &id);
+    struct proc_ancestry at = {.next = pid};
+
+    while (proc_next_ancestor(&at))
+        if (at.pid == id.pid && at.stat.start == id.start)
+            return true;
+    return false;
 }
 
 bool proc_environ_has(pid_t pid, const char *name, const char *lines)
@@ -222,8 +210,9 @@ void proc_boot_id(char *text, size_t size)
         return;
     bool shadowed = status.f_type != PROC_SUPER_MAGIC;
     text[0] = '~';
-    if (!proc_read_line(path, text + shadowed, size - shadowed))
+    if (!read_file(path, text + shadowed, size - shadowed))
         text[0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
 }
 
 /* time_namespaces(7). The file describes the namespace that children will be
@@ -271,17 +260,8 @@ int64_t proc_pid_space(void)
 
 /* --- children ------------------------------------------------------------ */
 
-/* Our own list always exists if the kernel has such lists. */
-bool proc_children_listed(void)
-{
-    char path[64];
-
-    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
-    return access(path, F_OK) == 0;
-}
-
-/* The children that one thread of `pid` forked. */
-static void list_children_of(pid_t pid, pid_t thread, struct pids *children)
+/* Adds the children that one thread of `pid` forked. False if there is no list of them. */
+static bool list_children_of(pid_t pid, pid_t thread, struct pids *children)
 {
     char path[64], *line = NULL, *end;
     size_t size = 0;
@@ -289,7 +269,7 @@ static void list_children_of(pid_t pid, pid_t thread, struct pids *children)
     snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)thread);
     FILE *list = fopen(path, "re");
     if (list == NULL)
-        return;
+        return false;
     if (getline(&line, &size, list) > 0) {
         for (const char *at = line;; at = end) {
             long child = strtol(at, &end, 10);
@@ -300,10 +280,10 @@ static void list_children_of(pid_t pid, pid_t thread, struct pids *children)
     }
     free(line);
     fclose(list);
+    return true;
 }
 
-/* If the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor), they are all processes
- * whose parent it is. */
+/* Adds all processes whose parent it is. */
 static void search_children(pid_t pid, struct pids *children)
 {
     struct pids all = {0};
@@ -317,19 +297,24 @@ static void search_children(pid_t pid, struct pids *children)
     free(all.list);
 }
 
-void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children)
+/* Some kernels list no children (no CONFIG_PROC_CHILDREN; gVisor). If they do, our own list
+ * always exists. */
+void proc_children_list(pid_t pid, int threads, struct pids *children)
 {
     struct pids all = {0};
+    char own[64];
+    bool listed = false;
 
-    if (!listed) {
-        search_children(pid, children);
-    } else if (threads == 1) {
-        list_children_of(pid, pid, children);
-    } else {
+    if (threads == 1)
+        (void)pids_add(&all, pid);
+    else
         (void)list_threads(pid, &all);
-        for (size_t i = 0; i < all.count; i++)
-            list_children_of(pid, all.list[i], children);
-        children->short_of_memory |= all.short_of_memory;
-        free(all.list);
-    }
+    for (size_t i = 0; i < all.count; i++)
+        listed |= list_children_of(pid, all.list[i], children);
+    children->short_of_memory |= all.short_of_memory;
+    free(all.list);
+
+    snprintf(own, sizeof own, "/proc/self/task/%ld/children", (long)getpid());
+    if (!listed && access(own, F_OK) != 0)
+        search_children(pid, children);
 }

@@ -23,9 +23,6 @@ struct process_id {
     int64_t start; /* of struct proc_stat */
 };
 
-/* The first line of a small file; "" and false if it cannot be read. */
-bool proc_read_line(const char *path, char *text, size_t size);
-
 /* Of the process itself with pid 0. False if there is no such process. */
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
@@ -47,11 +44,17 @@ enum process_life proc_life(struct process_id id);
  * pid namespace other than ours. */
 bool proc_is_ours(void);
 
-/* Calls visit() for the process and for each of its ancestors, until it returns true;
- * returns whether it has. False if they are not visible. */
-bool proc_visit_ancestors(pid_t pid,
-                          bool (*visit)(void *data, pid_t pid, const struct proc_stat *stat),
-                          void *data);
+/* A climb from a process, which `next` names at first, to its ancestors. */
+struct proc_ancestry {
+    pid_t next;
+    int count;
+    pid_t pid; /* the process that was reached last */
+    struct proc_stat stat;
+};
+
+/* Goes on to the process itself, then to each of its ancestors. False if there are no more,
+ * or if they are not visible. */
+bool proc_next_ancestor(struct proc_ancestry *at);
 
 /* True if the process is `id`, or a descendant of it. */
 bool proc_descends_from(pid_t pid, struct process_id id);
@@ -90,12 +93,8 @@ bool pids_has(const struct pids *pids, pid_t pid);
  * others those of threads or descriptors. False if it cannot be read. */
 bool proc_list(const char *path, struct pids *all);
 
-/* True if the kernel lists the children of each process; otherwise all processes are asked
- * for their parents. */
-bool proc_children_listed(void);
-
 /* Adds the children that the process has at this moment. `threads`: how many it has, 1 or
- * more, 0 if that is not known; `listed` as above. */
-void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children);
+ * more, 0 if that is not known. */
+void proc_children_list(pid_t pid, int threads, struct pids *children);
 
 #endif

@@ -60,7 +60,6 @@ struct marks {
 struct walk {
     struct tree *tree;
     pid_t self;
-    bool listed;         /* the kernel lists the children of each process */
     int number;          /* sent to each process at once; 0: none */
     struct marks *marks; /* NULL: no process is marked */
     struct deadline until;
@@ -204,14 +203,13 @@ static bool is_child_of(const struct walk *walk, const struct parent *parent,
 /* A child that runs with the rights of another user may be hidden by /proc (hidepid=), though
  * we may signal it. It was listed before it was pinned, and still is: the pidfd is its own,
  * or that of a process which has ended. */
-static bool is_hidden_child(const struct walk *walk, const struct parent *parent, pid_t pid,
-                            int pidfd)
+static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
 {
     struct pids again = {0};
 
-    if (pidfd < 0 || !walk->listed)
+    if (pidfd < 0)
         return false;
-    proc_children_list(parent->pid, parent->threads, true, &again);
+    proc_children_list(parent->pid, parent->threads, &again);
     bool listed = pids_has(&again, pid);
     free(again.list);
     return listed && !has_ended(pidfd);
@@ -247,7 +245,7 @@ static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int
     int pidfd = pin(pid);
     if ((pidfd < 0 && errno == ESRCH) || !proc_stat_read(pid, &stat)) {
         stat = (struct proc_stat){0};
-        lives = parent != NULL && is_hidden_child(walk, parent, pid, pidfd);
+        lives = parent != NULL && is_hidden_child(parent, pid, pidfd);
     } else {
         lives = !proc_is_dead(pid, &stat) &&
                 (parent != NULL ? is_child_of(walk, parent, &stat) : stat.start == start);
@@ -267,7 +265,7 @@ static void walk_below(struct walk *walk, const struct parent *parent)
 
     if (parent->depth >= DEPTH_MOST)
         return; /* its turn comes when those above it have ended */
-    proc_children_list(parent->pid, parent->threads, walk->listed, &children);
+    proc_children_list(parent->pid, parent->threads, &children);
     for (size_t i = children.count; i > 0; i--)
         visit(walk, children.list[i - 1], parent, 0);
     free(children.list);
@@ -300,7 +298,6 @@ static struct tree_count walk(struct tree *tree, int number, struct marks *marks
         .tree = tree, .self = getpid(), .number = number, .marks = marks, .until = until};
 
     walk.count.known = proc_is_ours();
-    walk.listed = walk.count.known && proc_children_listed();
     if (walk.count.known && is_own(tree))
         walk_below(&walk, &(struct parent){.pid = walk.self, .pidfd = -1});
     else if (walk.count.known)
@@ -320,7 +317,7 @@ static bool except_children(struct tree *tree)
     if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) ||
         !proc_is_ours())
         return true;
-    proc_children_list(getpid(), 0, proc_children_listed(), &tree->except);
+    proc_children_list(getpid(), 0, &tree->except);
     errno = ENOMEM;
     return !tree->except.short_of_memory;
 }
@@ -408,22 +405,12 @@ struct tree_count tree_signal(struct tree *tree, int number, struct deadline unt
     return count;
 }
 
-struct climb {
-    const struct tree *tree;
-    bool ours;
-};
-
-static bool reaches_us(void *data, pid_t pid, const struct proc_stat *stat)
-{
-    struct climb *climb = data;
-    bool excepted = pids_has(&climb->tree->except, pid);
-
-    climb->ours = !excepted && stat->parent == getpid();
-    return excepted || climb->ours;
-}
-
 bool tree_has(const struct tree *tree, pid_t pid)
 {
-    struct climb climb = {.tree = tree};
-    return proc_visit_ancestors(pid, reaches_us, &climb) && climb.ours;
+    struct proc_ancestry at = {.next = pid};
+
+    while (proc_next_ancestor(&at) && !pids_has(&tree->except, at.pid))
+        if (at.stat.parent == getpid())
+            return true;
+    return false;
 }

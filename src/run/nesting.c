@@ -34,17 +34,22 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
 }
 
 /* An outer dlock may be another build, or bear another name as we do. */
-static bool is_dlock(void *own, pid_t pid, const struct proc_stat *stat)
+static bool is_dlock(const char *name, const char *own)
 {
-    const struct proc_stat *self = own;
-    return pid != getpid() && (strncmp(stat->name, "dlock", strlen("dlock")) == 0 ||
-                               strcmp(stat->name, self->name) == 0);
+    return strncmp(name, "dlock", strlen("dlock")) == 0 || strcmp(name, own) == 0;
 }
 
 bool nested_in_dlock(pid_t self)
 {
+    struct proc_ancestry at = {.next = self};
     struct proc_stat own;
-    return !proc_stat_read(0, &own) || proc_visit_ancestors(self, is_dlock, &own);
+
+    if (!proc_stat_read(0, &own))
+        return true;
+    while (proc_next_ancestor(&at))
+        if (at.pid != getpid() && is_dlock(at.stat.name, own.name))
+            return true;
+    return false;
 }
 
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self)

@@ -54,8 +54,9 @@ static void prepare(void)
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     fuzz_expect(mkdtemp(folder) != NULL &&
                 (folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
-                atexit(remove_folder) == 0 &&
-                proc_read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id));
+                atexit(remove_folder) == 0);
+    proc_boot_id(boot_id, sizeof boot_id);
+    fuzz_expect(boot_id[0] != '\0');
 }
 
 /* The descriptor stays open. */

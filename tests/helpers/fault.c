@@ -153,12 +153,28 @@ pid_t getppid(void)
 }
 #elif defined FAULT_no_children
 /* A kernel that does not list the children of a process. */
+static bool is_list(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 9 && strcmp(path + length - 9, "/children") == 0;
+}
+#define WITHOUT_LISTS(name)                                  \
+    FILE *name(const char *path, const char *mode)           \
+    {                                                        \
+        FILE *(*real)(const char *, const char *);           \
+        *(void **)&real = dlsym(RTLD_NEXT, #name);           \
+        errno = ENOENT;                                      \
+        return is_list(path) ? NULL : real(path, mode);      \
+    }
+WITHOUT_LISTS(fopen)
+#ifdef __GLIBC__
+WITHOUT_LISTS(fopen64)
+#endif
 int access(const char *path, int mode)
 {
     int (*real)(const char *, int);
     *(void **)&real = dlsym(RTLD_NEXT, "access");
-    size_t length = strlen(path);
-    if (length > 9 && strcmp(path + length - 9, "/children") == 0) {
+    if (is_list(path)) {
         errno = ENOENT;
         return -1;
     }

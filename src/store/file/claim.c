@@ -75,25 +75,28 @@ void claim_end(int *fd)
     fd_close(fd);
 }
 
-static bool is_listener(void *data, pid_t pid, const struct proc_stat *process)
+/* True if an ancestor of another user listens: sudo(8) runs us inside the lock. The listener
+ * may have ended, and an ancestor may have its pid by now: then that one's user is another. */
+static bool is_ancestor(const struct ucred *listener)
 {
-    const struct ucred *listener = data;
+    struct proc_ancestry at = {.next = getpid()};
     char path[64];
     struct stat status;
-    (void)process;
-    snprintf(path, sizeof path, "/proc/%ld", (long)pid);
-    return pid == listener->pid && stat(path, &status) == 0 && status.st_uid == listener->uid;
+
+    snprintf(path, sizeof path, "/proc/%ld", (long)listener->pid);
+    while (proc_next_ancestor(&at))
+        if (at.pid == listener->pid)
+            return stat(path, &status) == 0 && status.st_uid == listener->uid;
+    return false;
 }
 
-/* An ancestor of another user: sudo(8) runs us inside the lock. The listener may have ended, and
- * an ancestor may have its pid by now: then that one's user is another. */
 static bool may_claim(int fd)
 {
     struct ucred listener;
     socklen_t size = sizeof listener;
+
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) == 0 &&
-           (listener.uid == geteuid() || listener.uid == 0 ||
-            proc_visit_ancestors(getpid(), is_listener, &listener));
+           (listener.uid == geteuid() || listener.uid == 0 || is_ancestor(&listener));
 }
 
 /* Any user can fill the queue; the holder empties it at its checks. */
