@@ -104,9 +104,9 @@ int action_attach(const struct options *options, struct messages *out)
     attach->options = options;
     attach->out = out;
     attach->cancel_fd = -1;
-    if (attach_target_open(&attach->target, options->attach_pid, out, &status) &&
-        plan_acquisition(&attach->lock, options, out, "nothing is locked", NULL,
-                         attach->target.id.pid, &status)) {
+    status = attach_target_open(&attach->target, options->attach_pid, out);
+    if (status == STATUS_OK && plan_acquisition(&attach->lock, options, out, "nothing is locked",
+                                                NULL, attach->target.id.pid, &status)) {
         if (cancel_with_target(attach, &status) && plan_take(&attach->lock, options, &status))
             status = attach->lock.outer == OUTER_COVERS ? attach_nested(attach)
                                                         : attach_hand_over(attach);

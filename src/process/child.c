@@ -127,48 +127,35 @@ void child_close(struct child *child)
 
 /* --- reaping ------------------------------------------------------------- */
 
-static void command_ended(struct child *child, int status)
-{
-    child->command_ended = true;
-    child->stopped_by = 0;
-    child->status = status;
-    child->exec_error = child->page->exec_errno;
-}
-
-static void read_guard(struct child *child)
+static void read_page(struct child *child)
 {
     struct guard_page *page = child->page;
-    struct drain drain = {0};
-    char byte;
-
-    while (drain_goes_on(&drain) && recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
-        continue;
     int stops = atomic_load(&page->stops), stopped_by = atomic_load(&page->stopped_by);
+
+    if (stops != child->stops)
+        child->stop_seen = deadline_now();
     if (stops != child->stops || stopped_by == 0)
         child->stopped_by = stopped_by;
     child->stops = stops;
-    if (atomic_load(&page->ended) && !child->command_ended)
-        command_ended(child, atomic_load(&page->status));
+    if (atomic_load(&page->ended)) {
+        child->command_ended = true;
+        child->status = atomic_load(&page->status);
+        child->exec_error = page->exec_errno;
+    }
 }
 
 static void own_child_changed(struct child *child, int status)
 {
-    bool guarded = child->plan->tree;
+    bool guarded = child->plan->tree, ended = WIFEXITED(status) || WIFSIGNALED(status);
 
-    if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
-        if (!guarded) {
-            child->stopped_by = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
-            child->stops += WIFSTOPPED(status);
-        }
-        return;
+    child->ended = ended;
+    if (!guarded) {
+        note_change(child->page, status);
+    } else if (ended && (WIFSIGNALED(status) || !atomic_load(&child->page->ended))) {
+        /* A guard that has ended tells us nothing about the command, which is being killed. */
+        child->guard_lost = true;
+        note_change(child->page, WIFEXITED(status) ? SIGKILL : status);
     }
-    child->ended = true;
-    if (guarded)
-        read_guard(child);
-    child->guard_lost = guarded && (WIFSIGNALED(status) || !child->command_ended);
-    /* A guard that has just ended tells us nothing about the command, which is being killed. */
-    if (!guarded || child->guard_lost)
-        command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
 }
 
 /* The order counts: a command without a tracer may just have ended, and is reaped. */
@@ -181,7 +168,8 @@ void child_find_unreaped(struct child *child)
         process_is_reapable(child->pid))
         return;
     child->ended = true;
-    command_ended(child, SIGKILL);
+    note_change(child->page, SIGKILL);
+    read_page(child);
 }
 
 /* False if no child has changed its state. */
@@ -207,13 +195,18 @@ void child_reap(struct child *child)
 {
     struct drain drain = {0};
     bool more = true;
+    char byte;
 
     while (more && drain_goes_on(&drain))
         more = reap_next(child);
     if (more)
         raise(SIGCHLD); /* the rest wakes us at once */
-    if (child->plan->tree && !child->ended)
-        read_guard(child);
+
+    drain = (struct drain){0};
+    while (child->plan->tree && drain_goes_on(&drain) &&
+           recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
+        continue;
+    read_page(child);
 }
 
 /* All descendants whose parents have ended are our children, so a process without children
@@ -364,12 +357,8 @@ void child_stop_with_command(struct child *child)
 {
     int number = child->stopped_by;
 
-    if (number != 0 && child->stops != child->stops_seen)
-        child->stop_seen = deadline_now();
-    child->stops_seen = child->stops;
     if (number == 0)
         return;
-
     bool follow = was_for_the_group(child, number);
     if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
         child->stopped_by = 0; /* once for each stop, and not much later */

@@ -77,6 +77,20 @@ __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)
 
 /* --- the guard of --tree: between dlock and the command ------------------- */
 
+void note_change(struct guard_page *page, int status)
+{
+    if (WIFSTOPPED(status)) {
+        atomic_store(&page->stopped_by, WSTOPSIG(status));
+        atomic_fetch_add(&page->stops, 1);
+    } else if (WIFCONTINUED(status)) {
+        atomic_store(&page->stopped_by, 0);
+    } else {
+        atomic_store(&page->stopped_by, 0);
+        atomic_store(&page->status, status);
+        atomic_store(&page->ended, 1);
+    }
+}
+
 /* A byte says that the page has news. If the socket is full, dlock has a byte to read
  * already; if dlock is gone, the loop finds out. */
 static void tell(const struct guard *guard)
@@ -86,19 +100,10 @@ static void tell(const struct guard *guard)
 
 static void command_changed(const struct guard *guard, int status)
 {
-    struct guard_page *page = guard->page;
-
-    if (WIFSTOPPED(status)) {
-        atomic_store(&page->stopped_by, WSTOPSIG(status));
-        atomic_fetch_add(&page->stops, 1);
-    } else if (WIFCONTINUED(status)) {
-        atomic_store(&page->stopped_by, 0);
-        /* dlock may have stopped with the command, which must not run alone. */
-        kill(guard->dlock, SIGCONT);
-    } else {
-        atomic_store(&page->status, status);
-        atomic_store(&page->ended, 1);
-    }
+    note_change(guard->page, status);
+    if (WIFCONTINUED(status))
+        kill(guard->dlock,
+             SIGCONT); /* it may have stopped with the command, which must not run alone */
     tell(guard);
 }
 
@@ -168,23 +173,17 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* The guard's first word is that the command runs; if the guard ends without one, nothing
- * runs. A word that could not be read is not waited for: the page holds the same, since the
- * guard's last store is visible after its end. */
+/* Waits until the command runs, or the guard has ended: then nothing runs. The byte only ends
+ * a wait that the page decides, since the guard's last store is visible after its end. */
 static int wait_for_command(struct child *child)
 {
-    char byte;
+    struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};
 
-    while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
-        continue;
-    for (bool ended = false; !ended;) {
-        ended = process_is_reapable(child->pid);
-        child->command = (pid_t)atomic_load(&child->page->command);
-        if (child->command > 0)
-            return 0;
-        if (!ended)
-            (void)poll(NULL, 0, 1);
-    }
+    while (atomic_load(&child->page->command) == 0 && !process_is_reapable(child->pid))
+        (void)poll(&news, 1, -1);
+    child->command = (pid_t)atomic_load(&child->page->command);
+    if (child->command > 0)
+        return 0;
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     int error = atomic_load(&child->page->error);

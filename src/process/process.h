@@ -43,8 +43,7 @@ struct child {
     sigset_t told;              /* signals that came from others than the command */
     bool resumed;               /* dlock has stopped with the command and was continued */
     struct deadline stop_asked; /* when SIGTSTP came last, from any sender */
-    struct deadline stop_seen;  /* of the stop that is not followed yet */
-    int stops_seen;
+    struct deadline stop_seen;  /* when the last stop was seen */
 };
 
 /* An exec_error that exec(3) does not give: the command's process does not see its parent,

@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-/* Reports of the command's process and its guard to dlock, in shared memory, since a message
- * could be lost if the socket is full. Zero at the start. */
+/* The state of the command, in memory that dlock shares with the command's process and its
+ * guard, since a message could be lost if the socket is full. Zero at the start. */
 struct guard_page {
     int exec_errno;        /* written before exec(3) fails in the command's process */
     atomic_int command;    /* its pid, 0: not started */
@@ -17,6 +17,9 @@ struct guard_page {
     atomic_int ended;      /* set after status */
     atomic_int status;     /* its wait status */
 };
+
+/* Reports the new state of the command, which waitpid(2) has returned. */
+void note_change(struct guard_page *page, int status);
 
 /* Executes the command in a child of the calling thread. If it cannot be executed, the child
  * exits with 126 or 127 and *exec_errno, which is in shared memory, holds the reason.

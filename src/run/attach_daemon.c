@@ -60,29 +60,24 @@
 
 /* --- the target ---------------------------------------------------------- */
 
-static bool is_no_target(const struct messages *out, int *status, const char *text)
+static int refuse_target(const struct messages *out, const char *text)
 {
-    *status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s; nothing is locked", text);
-    return false;
+    return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s; nothing is locked", text);
 }
 
-static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *status)
+static int cannot_pin(const struct messages *out, pid_t pid, int error)
 {
-    char text[128];
-
-    if (error == ESRCH) {
-        snprintf(text, sizeof text, "there is no process %ld", (long)pid);
-        return is_no_target(out, status, text);
-    }
-    if (error == EINVAL || error == ENOENT) { /* ENOENT since Linux 6.15 */
-        snprintf(text, sizeof text, "%ld is a thread, not a process", (long)pid);
-        return is_no_target(out, status, text);
-    }
     bool none = error == ENOSYS || error == EPERM;
-    *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM,
-                   "cannot watch process %ld: %s%s; nothing is locked", (long)pid,
-                   none ? "pidfd_open(2) (Linux 5.3) is not available: " : "", strerror(error));
-    return false;
+
+    if (error == ESRCH)
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "there is no process %ld; nothing is locked",
+                    (long)pid);
+    if (error == EINVAL || error == ENOENT) /* ENOENT since Linux 6.15 */
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                    "%ld is a thread, not a process; nothing is locked", (long)pid);
+    return fail(out, FAIL_SYSTEM, STATUS_SYSTEM,
+                "cannot watch process %ld: %s%s; nothing is locked", (long)pid,
+                none ? "pidfd_open(2) (Linux 5.3) is not available: " : "", strerror(error));
 }
 
 static void describe(struct attach_target *target, pid_t pid)
@@ -95,43 +90,38 @@ static void describe(struct attach_target *target, pid_t pid)
     target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
 }
 
-bool attach_target_open(struct attach_target *target, pid_t given, const struct messages *out,
-                        int *status)
+int attach_target_open(struct attach_target *target, pid_t given, const struct messages *out)
 {
     pid_t pid = given != 0 ? given : getppid();
 
     *target = (struct attach_target){.fd = -1};
     if (given == 0 && pid <= 1)
-        return is_no_target(
-            out, status,
-            "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
+        return refuse_target(out, "the process that called dlock has ended, or is pid 1 "
+                                  "(--attach=1 is for that)");
     if (given == 0 && getsid(pid) != getsid(0))
-        return is_no_target(out, status,
-                            "the process that called dlock has ended, or is of another session "
-                            "(--attach=PID is for that)");
+        return refuse_target(out, "the process that called dlock has ended, or is of another "
+                                  "session (--attach=PID is for that)");
     if (pid == getpid())
-        return is_no_target(out, status, "the process to attach to is dlock itself");
+        return refuse_target(out, "the process to attach to is dlock itself");
 
     target->fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (target->fd < 0)
-        return cannot_pin(pid, errno, out, status);
+        return cannot_pin(out, pid, errno);
     describe(target, pid);
 
     if (given == 0 && getppid() != pid)
-        return is_no_target(out, status, "the process that called dlock has ended");
+        return refuse_target(out, "the process that called dlock has ended");
     if (attach_target_has_ended(target))
-        return is_no_target(out, status, "the process to attach to has ended (a zombie)");
-    if (!process_signal(target->fd, pid, 0) && errno == EPERM) {
-        *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
-                       "%s belongs to another user, and could not be stopped when the lease ends; "
-                       "nothing is locked",
-                       target->name);
-        return false;
-    }
+        return refuse_target(out, "the process to attach to has ended (a zombie)");
+    if (!process_signal(target->fd, pid, 0) && errno == EPERM)
+        return fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
+                    "%s belongs to another user, and could not be stopped when the lease ends; "
+                    "nothing is locked",
+                    target->name);
     /* $PPID of an orphan: the end of the lease would stop all that runs on the host. */
     if (pid == 1 && getsid(pid) != getsid(0))
-        return is_no_target(out, status, "pid 1 is of another session, and did not call dlock");
-    return true;
+        return refuse_target(out, "pid 1 is of another session, and did not call dlock");
+    return STATUS_OK;
 }
 
 bool attach_target_has_ended(const struct attach_target *target)
@@ -216,21 +206,6 @@ static bool tell_dlock(const struct guard *guard, const char *text)
     return written == (ssize_t)length;
 }
 
-__attribute__((noreturn)) static void refuse(struct guard *guard, const char *text)
-{
-    attach_record_close(&guard->attached, false);
-    (void)tell_dlock(guard, text);
-    _exit(STATUS_SYSTEM);
-}
-
-__attribute__((noreturn)) static void refuse_for(struct guard *guard, const char *what)
-{
-    struct errmsg why = {""};
-
-    errmsg_set(&why, "%s: %s", what, strerror(errno));
-    refuse(guard, why.text);
-}
-
 /* The script's own service manager gets no more messages, and its stderr may be another one
  * by now. */
 static void adjust_messages(struct messages *out)
@@ -252,13 +227,14 @@ static void note_attachment(struct guard *guard)
                     why.text);
 }
 
-static void prepare(struct guard *guard, const struct attach_plan *plan)
+/* False with *why set: the watch thread has not touched the backend. */
+static bool prepare(struct guard *guard, const struct attach_plan *plan, struct errmsg *why)
 {
     struct acquisition *lock = guard->lock;
-    struct errmsg why = {""};
+    struct supervision *supervision = &guard->supervision;
 
     if (!daemonize(guard->target->id.pid, plan->in_place))
-        refuse_for(guard, "cannot leave the caller's session");
+        return errmsg_fail(why, false, "cannot leave the caller's session: %s", strerror(errno));
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
     /* All signals are blocked, and those that are sent to dlock do not concern the guard: they
@@ -266,21 +242,21 @@ static void prepare(struct guard *guard, const struct attach_plan *plan)
     fd_close(&lock->cancel_fd);
     fd_close(&lock->signals.fd);
 
-    guard->supervision.end = (struct expiry){
+    supervision->end = (struct expiry){
         .out = lock->out,
         .lease = &lock->lease,
         .worker = {guard->target->name, guard, signal_target, target_has_ended, target_left,
                    attend_target},
         .plan = plan->end,
     };
-    if (!supervise_open(&guard->supervision, lock->backend, &no_heartbeat, &why))
-        refuse(guard, why.text);
-    guard->supervision.fds[0] = guard->target->fd;
+    if (!supervise_open(supervision, lock->backend, &no_heartbeat, why))
+        return false;
+    supervision->fds[0] = guard->target->fd;
     if (!tree_open(&guard->family, guard->target->id))
-        refuse_for(guard, "cannot prepare for the end of the lease");
+        return errmsg_fail(why, false, "cannot prepare for the end of the lease: %s",
+                           strerror(errno));
     note_attachment(guard);
-    if (watch_start(&guard->supervision.watch, &why) != LOCK_OK)
-        refuse(guard, why.text);
+    return watch_start(&supervision->watch, why) == LOCK_OK;
 }
 
 /* The exit status of a process that is no child of ours is not known. */
@@ -304,8 +280,13 @@ __attribute__((noreturn)) static void guard_lock(struct guard *guard,
                                                  const struct attach_plan *plan)
 {
     struct acquisition *lock = guard->lock;
+    struct errmsg why = {""};
 
-    prepare(guard, plan);
+    if (!prepare(guard, plan, &why)) {
+        attach_record_close(&guard->attached, false);
+        (void)tell_dlock(guard, why.text);
+        _exit(STATUS_SYSTEM);
+    }
     bool wanted = tell_dlock(guard, "");
     close(guard->ready_fd);
     if (wanted)

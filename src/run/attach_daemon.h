@@ -16,9 +16,9 @@ struct attach_target {
 };
 
 /* Pins the process `pid` (0: our parent), and checks whether a lock can be attached to it.
- * False: reported, and *status is the exit status. Call attach_target_close() in any case. */
-bool attach_target_open(struct attach_target *target, pid_t pid, const struct messages *out,
-                        int *status);
+ * Returns STATUS_OK, or the exit status for what it has reported. Call attach_target_close()
+ * in any case. */
+int attach_target_open(struct attach_target *target, pid_t pid, const struct messages *out);
 void attach_target_close(struct attach_target *target);
 
 /* True if it has ended, reaped or not. */

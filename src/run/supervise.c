@@ -76,9 +76,8 @@ bool supervise_open(struct supervision *run, struct backend *backend,
     if (watch_open(&run->watch, why) != LOCK_OK)
         return false;
     run->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (run->timer_fd < 0)
-        errmsg_set(why, "cannot make a timer: %s", strerror(errno));
-    return run->timer_fd >= 0;
+    return run->timer_fd >= 0 ||
+           errmsg_fail(why, false, "cannot make a timer: %s", strerror(errno));
 }
 
 void supervise_close(struct supervision *run)
@@ -184,25 +183,19 @@ static bool command_has_ended(void *data)
     return child->ended;
 }
 
-static bool start_guard_and_watch(struct command_run *run, struct errmsg *why)
-{
-    const char *held = environment_get(run->plan->command.environment, "DLOCK_HELD");
-
-    if (child_guard_orphans(&run->child, held))
-        return watch_start(&run->supervision.watch, why) == LOCK_OK;
-    errmsg_set(why, "cannot start the process that stops what a killed dlock leaves: %s",
-               strerror(errno));
-    return false;
-}
-
 static void start_watching(struct command_run *run)
 {
     struct supervision *supervision = &run->supervision;
+    const char *held = environment_get(run->plan->command.environment, "DLOCK_HELD");
     struct errmsg why = {""};
 
     supervision->due = DEADLINE_NEVER;
-    if (start_guard_and_watch(run, &why))
+    if (!child_guard_orphans(&run->child, held))
+        errmsg_set(&why, "cannot start the process that stops what a killed dlock leaves: %s",
+                   strerror(errno));
+    else if (watch_start(&supervision->watch, &why) == LOCK_OK)
         return;
+
     if (deadline_passed(run->look_at)) {
         run->look_at = watch_look_alone(&supervision->watch);
         if (!run->warned)
