@@ -313,14 +313,6 @@ bool redis_socket_has_unread(const struct redis_socket *sock)
 
 /* --- connecting ---------------------------------------------------------- */
 
-/* A file permission on a Unix socket is a refusal; other errors may pass, such as a
- * firewall's rejection of one of several addresses. */
-static enum lock_result connect_error(bool is_tcp, int error, struct errmsg *why)
-{
-    errmsg_set(why, "%s", strerror(error));
-    return !is_tcp && (error == EACCES || error == EPERM) ? LOCK_REFUSED : LOCK_UNAVAILABLE;
-}
-
 static enum lock_result connect_to(struct redis_socket *sock, const struct address *address,
                                    struct bound bound, struct errmsg *why)
 {
@@ -341,9 +333,13 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
         if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    /* EAGAIN: the queue of a Unix socket is full, and poll(2) cannot wait for it. */
-    if (result == LOCK_OK && error != 0)
-        result = connect_error(sock->is_tcp, error, why);
+    /* A file permission on a Unix socket is a refusal; other errors may pass, such as a
+     * firewall's rejection of one of several addresses, or EAGAIN: the queue of a Unix socket is
+     * full, and poll(2) cannot wait for it. */
+    if (result == LOCK_OK && error != 0) {
+        bool refused = !sock->is_tcp && (error == EACCES || error == EPERM);
+        result = errmsg_fail(why, refused ? LOCK_REFUSED : LOCK_UNAVAILABLE, "%s", strerror(error));
+    }
     if (result != LOCK_OK)
         redis_socket_close(sock);
     return result;

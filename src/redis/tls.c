@@ -25,18 +25,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The version of a file that was read. */
-struct version {
-    struct timespec time;
-    ino_t inode;
+/* Of the issuers, the certificate and its key: seconds and nanoseconds of the last change, inode. */
+struct versions {
+    int64_t of[3][3];
 };
 
 struct redis_tls {
     SSL_CTX *context;
     BIO_METHOD *method;
     struct redis_settings settings;
-    struct version read[3]; /* of the issuers, the certificate and its key */
-    bool was_refused;       /* a certificate, since the files were read */
+    struct versions read; /* of the files that the context was made from */
+    bool was_refused;     /* a certificate, since the files were read */
 };
 
 struct redis_tls_session {
@@ -224,14 +223,6 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
     return load_key(context, settings->key != NULL ? settings->key : settings->cert, why);
 }
 
-static enum lock_result load_files(SSL_CTX *context, const struct redis_settings *settings,
-                                   enum redis_fault *fault, struct errmsg *why)
-{
-    *fault = REDIS_FAULT_CACERT;
-    enum lock_result result = load_issuers(context, settings->cacert, why);
-    return result == LOCK_OK ? load_certificate(context, settings, fault, why) : result;
-}
-
 /* --- shared by all connections ------------------------------------------- */
 
 static int on_certificate_request(SSL *ssl, void *data)
@@ -267,35 +258,34 @@ static bool make_context(struct redis_tls *tls)
                                    NULL) == 1;
 }
 
-static void look_at_files(const struct redis_tls *tls, struct version found[3])
+static struct versions look_at_files(const struct redis_settings *settings)
 {
-    const char *const paths[] = {tls->settings.cacert, tls->settings.cert, tls->settings.key};
+    const char *const paths[] = {settings->cacert, settings->cert, settings->key};
+    struct versions found = {0};
     for (int i = 0; i < 3; i++) {
         struct stat status;
-        found[i] = (struct version){.inode = 0};
-        if (paths[i] != NULL && stat(paths[i], &status) == 0)
-            found[i] = (struct version){status.st_mtim, status.st_ino};
+        if (paths[i] == NULL || stat(paths[i], &status) != 0)
+            continue;
+        found.of[i][0] = status.st_mtim.tv_sec;
+        found.of[i][1] = status.st_mtim.tv_nsec;
+        found.of[i][2] = (int64_t)status.st_ino;
     }
-}
-
-static bool have_changed(const struct version *before, const struct version *now)
-{
-    for (int i = 0; i < 3; i++)
-        if (now[i].inode != before[i].inode || now[i].time.tv_sec != before[i].time.tv_sec ||
-            now[i].time.tv_nsec != before[i].time.tv_nsec)
-            return true;
-    return false;
+    return found;
 }
 
 /* The versions are taken before reading, so that a file that changes during the read is
  * read again. */
 static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
-    look_at_files(tls, tls->read);
+    tls->read = look_at_files(&tls->settings);
     if (!make_context(tls))
         return errmsg_fail(why, LOCK_SYSTEM, "OpenSSL provides no TLS: %s",
                            openssl_reason(openssl()->ERR_peek_error()));
-    return load_files(tls->context, &tls->settings, fault, why);
+    *fault = REDIS_FAULT_CACERT;
+    enum lock_result result = load_issuers(tls->context, tls->settings.cacert, why);
+    if (result == LOCK_OK)
+        result = load_certificate(tls->context, &tls->settings, fault, why);
+    return result;
 }
 
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings,
@@ -321,18 +311,19 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
 
 bool redis_tls_renew(struct redis_tls *tls)
 {
+    struct versions now = look_at_files(&tls->settings);
+    if (!tls->was_refused || memcmp(&now, &tls->read, sizeof now) == 0)
+        return false;
+
     struct redis_tls next = *tls;
-    struct version now[3];
     enum redis_fault fault;
     struct errmsg ignored = {""};
-    look_at_files(tls, now);
-    if (!tls->was_refused || !have_changed(tls->read, now))
-        return false;
     next.was_refused = false;
     if (fill(&next, &fault, &ignored) != LOCK_OK) {
         openssl()->SSL_CTX_free(next.context);
         return false;
     }
+
     openssl()->SSL_CTX_free(tls->context); /* sessions have references of their own */
     *tls = next;
     return true;
@@ -485,27 +476,23 @@ ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t
     return result;
 }
 
-/* A server that refuses our certificate reports that and closes, and our next send fails:
- * its alert can still be read. */
-static void look_for_alert(struct redis_tls_session *session)
-{
-    char byte;
-    int error = errno;
-    if (redis_tls_receive(session, &byte, sizeof byte) >= 0 || errno != EPROTO)
-        errno = error;
-}
-
 ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size)
 {
     openssl()->ERR_clear_error();
     int result = openssl()->SSL_write(session->ssl, bytes, cut(size));
     if (result > 0)
         return result;
-    result = failed(session, result);
-    if (result == 0)
+    if (failed(session, result) == 0)
         errno = EPIPE;
-    if (result == 0 || errno == EPIPE || errno == ECONNRESET)
-        look_for_alert(session);
+    if (errno != EPIPE && errno != ECONNRESET)
+        return -1;
+
+    /* A server that refuses our certificate reports that and closes, and our next send fails:
+     * its alert can still be read. */
+    char byte;
+    int error = errno;
+    if (redis_tls_receive(session, &byte, sizeof byte) >= 0 || errno != EPROTO)
+        errno = error;
     return -1;
 }
 
@@ -557,17 +544,6 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
     }
 }
 
-static enum lock_result refused_by_server(const struct redis_tls_session *session,
-                                          struct errmsg *why)
-{
-    session->tls->was_refused = true;
-    return errmsg_fail(why, LOCK_REFUSED, "it %s: %s",
-                       has_certificate(session)
-                           ? "rejected our certificate (--cert)"
-                           : "requires a client certificate (--cert and --key)",
-                       openssl_reason(session->fault));
-}
-
 static bool is_about_our_certificate(const struct redis_tls_session *session, int reason)
 {
     switch (reason) {
@@ -596,8 +572,14 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
         return errmsg_fail(why, LOCK_UNAVAILABLE, "TLS: it keeps sending data without progress");
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return refused_by_us(session, why);
-    if (is_about_our_certificate(session, reason))
-        return refused_by_server(session, why);
+    if (is_about_our_certificate(session, reason)) {
+        session->tls->was_refused = true;
+        return errmsg_fail(why, LOCK_REFUSED, "it %s: %s",
+                           has_certificate(session)
+                               ? "rejected our certificate (--cert)"
+                               : "requires a client certificate (--cert and --key)",
+                           openssl_reason(session->fault));
+    }
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
         errmsg_set(why, "it does not speak TLS; use redis://");
     else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
