@@ -6,22 +6,22 @@ TESTS=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${DLOCK:=$TESTS/../src/dlock}"
 : "${HELPERS:=$TESTS/helpers}"
 export HELPERS
-# A pipe that nobody writes to: who reads from it sleeps, and starts no process to do so.
+# A pipe without a writer: a shell that reads from it sleeps without starting a process.
 NEVER=${BATS_RUN_TMPDIR:-/dev/null}/never
 [ -p "$NEVER" ] || mkfifo -m 666 "$NEVER" 2>/dev/null || true
 
-# Nothing of the machine's own configuration or terminal takes part.
+# The machine's own configuration and terminal are kept out of the tests.
 common_setup() {
     T=$BATS_TEST_TMPDIR
     mkdir -p "$T/home" "$T/bin"
     local variable
     for variable in $(compgen -e | grep '^DLOCK_'); do unset "$variable"; done
     unset XDG_CONFIG_HOME REDISCLI_AUTH NOTIFY_SOCKET CI
-    # Sanitizers want to be loaded before what a test preloads.
+    # Otherwise a sanitizer refuses to be loaded after a library that a test preloads.
     export ASAN_OPTIONS=verify_asan_link_order=0
     export HOME=$T/home SHELL=/bin/sh LC_ALL=C.UTF-8 T
     ln -sf "$DLOCK" "$T/bin/dlock"
-    # Where a folder of the path may not be searched (that of another user), a command that is not found would be
+    # If a folder of PATH may not be searched, because it is another user's, execvp(3) reports a missing command as
     # one that may not be run.
     local folder folders
     IFS=: read -ra folders <<<"$PATH"
@@ -31,7 +31,7 @@ common_setup() {
 
 common_teardown() {
     local file
-    disown -a # bash would tell of each that is killed
+    disown -a # bash would report each process that is killed
     for file in "$T"/*.pid; do
         [ -e "$file" ] || continue
         kill -KILL "$(cat "$file")" 2>/dev/null || true
@@ -42,10 +42,9 @@ common_teardown() {
 setup() { common_setup; }
 teardown() { common_teardown; }
 
-# wait_until SECONDS COMMAND...: until it succeeds; fails when time is up. What
-# takes long is not asked for as often: each look costs some processes, of which
-# the tests beside would have more. Below 5 s a busy machine would be told of, and
-# not dlock: what must be quick is measured by within.
+# wait_until SECONDS COMMAND...: repeats the command until it succeeds; fails when time is up. The
+# pauses grow, because each try costs processor time that other tests need. The limit is 5 s at
+# least, so that a busy machine fails no test; use `within` to check that something is quick.
 wait_until() {
     local end=$((${EPOCHREALTIME/[.,]/} + ($1 < 5 ? 5 : $1) * 1000000)) tries=0
     shift
@@ -59,8 +58,8 @@ wait_until() {
 }
 rest() { read -rt "$1" <>"$NEVER" || true; }
 
-# let_others_into FOLDER: what bats has made on the way there may be passed by other users. False if no test can
-# become another user, or that user cannot reach the folder or the program.
+# let_others_into FOLDER: opens the folders that bats has made above FOLDER to other users. False if tests cannot
+# become another user, or if that user cannot reach the folder or the program.
 let_others_into() {
     local dir=$1 path
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || return
@@ -92,25 +91,25 @@ stop_redis() {
 
 redis() { redis-cli -s "$T/redis.sock" "$@"; }
 
-# The user "locker" with just the permissions that the manual names.
+# Makes the user "locker", with exactly the permissions that the manual names.
 manual_user() {
     local manual
     manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock-redis.7" | sed '/^\.Ed/d; s/\\e$/\\/')
     eval "redis ${manual#redis-cli}"
 }
 
-# manual_adds WHAT: the permissions that it adds for this, in the same section.
+# manual_adds WHAT: the permissions that the manual adds for WHAT, in the same section.
 manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/../doc/dlock-redis.7" | grep .; }
 
 not() { ! "$@"; }
 
-# gone PID: no such process is left. An empty PID is a mistake in the test.
+# gone PID: true if there is no such process. An empty PID is a mistake in the test.
 gone() {
     [ -n "${1:-}" ] || { echo 'no process to look for' >&2; return 1; }
     ! kill -0 "$1" 2>/dev/null
 }
 
-# reword TEXT [FROM TO]...: the text of an example, with other words in some places.
+# reword TEXT [FROM TO]...: prints the text of an example with each FROM replaced by TO.
 reword() {
     local text=$1
     shift
@@ -131,8 +130,8 @@ fake_redis() {
     wait_until 30 test -S "$T/fake.sock"
 }
 
-# torture_proxy NAME: a proxy at $T/NAME.proxy before the server at $T/NAME.sock; ask_proxy NAME
-# FAULT [NUMBERS...]: does that (tests/torture/proxy.py).
+# torture_proxy NAME: starts a proxy at $T/NAME.proxy before the server at $T/NAME.sock. ask_proxy NAME
+# FAULT [NUMBERS...]: makes that proxy commit a fault (tests/torture/proxy.py).
 torture_proxy() {
     rm -f "$T/$1.control"
     mkfifo "$T/$1.control"
@@ -154,11 +153,11 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# set_wall SECONDS: the clock of what has fault_wall_clock.so preloaded is off by so much from now on.
+# set_wall SECONDS: from now on, the clock of processes with fault_wall_clock.so is off by so many seconds.
 set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
 
-# suspended SECONDS: the host of with_suspends was suspended for so long since the test began, and for
-# a day before that.
+# suspended SECONDS: the processes of with_suspends see a host that was suspended for so long since the test
+# began, and for a day before.
 suspended() { set_boot $((86400 + $1)); }
 set_boot() { echo "$1" >"$T/boot_clock.tmp" && mv "$T/boot_clock.tmp" "$T/boot_clock"; }
 with_suspends() {
@@ -166,9 +165,9 @@ with_suspends() {
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
 }
 
-# timeless COMMAND...: its clock stands at a day, until set_boot =SECONDS: nothing in it times out, and what
-# it does, it was called for. Processes that share a file lock compare their clocks: stop_time stops
-# those of all that the test starts from now on.
+# timeless COMMAND...: the command's clock shows one day until set_boot =SECONDS, so no timeout in it passes, and
+# it acts only on events. Processes that share a file lock compare their clocks: stop_time stops the clock of every
+# process that the test starts from then on.
 timeless() {
     [ -e "$T/boot_clock" ] || set_boot "=86400"
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
@@ -178,7 +177,7 @@ stop_time() {
     export LD_PRELOAD=$HELPERS/fault_boot_clock.so
 }
 
-# names_beside_job COUNT: names whose search in the table of a lock directory begins where that of "job" does.
+# names_beside_job COUNT: prints names whose search in the table of a lock directory begins at the place of "job".
 names_beside_job() {
     python3 - "$1" <<'P'
 import sys
@@ -196,8 +195,8 @@ while found < int(sys.argv[1]):
 P
 }
 
-# fill_table TABLE FREE AGO NEEDED: all places of a table in a lock directory, but for FREE of those that are free, are
-# another lock's that was last used AGO seconds ago, and has a success that is needed for NEEDED seconds more.
+# fill_table TABLE FREE AGO NEEDED: gives all free places of a lock directory's table but FREE to other locks, each
+# last used AGO seconds ago, with a success that must be kept for NEEDED seconds more.
 fill_table() {
     python3 - "$@" <<'P'
 import struct, sys, time
@@ -232,8 +231,8 @@ with open(path, "r+b") as f:
 P
 }
 
-# run COMMAND...: sets status, output (both streams) and lines. Bats's own
-# warns of every 127, which is a status of ours like any other.
+# run COMMAND...: sets status, output (both streams) and lines. The one of bats warns about
+# status 127, which dlock uses.
 run() {
     status=0
     output=$("$@" 2>&1 3>&- 4>&-) || status=$?
@@ -241,14 +240,13 @@ run() {
     mapfile -t lines <<<"$output"
 }
 
-# now: milliseconds of a clock.
+# now: prints the time in milliseconds.
 now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
-# within MILLISECONDS START: at most so many have passed since START, and TEST_SLACK more, which a
-# busy or slow machine may add. Every upper bound on a time is checked here, so that the machine's
-# speed never decides: without what the test is about, it must take seconds longer than that. Where
-# it would not, start the program with `timeless`, or compare the time with one measured beside it.
-# A build with a sanitizer may take much longer.
+# within MILLISECONDS START: fails if more than MILLISECONDS + TEST_SLACK have passed since START. Every
+# upper bound on a time is checked here, so that the machine's speed decides no test: if the tested
+# property fails, seconds more must pass than that. If that is not so, start the program with `timeless`, or compare
+# the time with one that is measured beside it. A build with a sanitizer may take much longer.
 : "${TEST_SLACK:=$((${#SANITIZER} > 0 ? 15000 : 3000))}"
 within() {
     local took=$(($(now) - $2)) most=$(($1 + TEST_SLACK))
@@ -270,8 +268,8 @@ fails_with() {
     fi
 }
 
-# table: each line on stdin is a row "STATUS PATTERN COMMAND...", with the quotes of the shell: the command ends
-# with this status, and all that it writes matches (^ and $ are the ends of the whole). Names each row that does not hold.
+# table: each line on stdin is a row "STATUS PATTERN COMMAND...", quoted as in the shell: the command must end
+# with this status, and its whole output must match (^ and $ are the ends of the output). Prints each row that fails.
 table() {
     local row rows=0 failed=0
     while IFS= read -r row; do
@@ -299,11 +297,11 @@ equals() {
     }
 }
 
-# A command that shows that it runs, and stays until it is told to end.
+# hold NAME: makes the command $T/NAME.sh, which creates $T/NAME and runs until $T/NAME.end exists.
 hold() { printf '#!%s\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do read -rt 0.03 <>"%s" || true; done\n' \
     "$BASH" "$T/$1" "$T/$1" "$T/$1" "$T/$1" "$NEVER" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
 
-# hold_lock NAME [DLOCK ARGUMENTS...]: holds in the background; $! is its pid.
+# hold_lock NAME [DLOCK ARGUMENTS...]: holds the lock in the background; HOLDER is the pid.
 hold_lock() {
     local name=$1
     shift
@@ -315,9 +313,9 @@ hold_lock() {
     wait_until 10 test -e "$T/held"
 }
 
-# needs_start_time: for what is said of a holder that still runs, a second or more into a wait.
-# qemu-user gives dlock, as its own start, the time at which qemu began; the kernel gives others
-# that of the fork before it, and they take the holder for ended.
+# needs_start_time: for tests of a holder that still runs a second or more into a wait.
+# Under qemu-user a process reads the start of qemu as its own start time, and others read the
+# time of the fork before, so they think that the holder has ended.
 needs_start_time() { [ -z "${EMULATED:-}" ] || skip 'qemu-user: a process is given a later start of its own than others are'; }
 
 end_hold() { touch "$T/held.end"; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The folders of src/: their order, and how much stands in each.
+# The rules of the sources: the order of folders, names, sizes, cycles; and rules of the tests.
 load ../lib/common
 setup() { common_setup; SRC=$(realpath "$TESTS/../src"); }
 
