@@ -34,6 +34,18 @@ static const struct field of_owner[] = {
 };
 const struct fields owner_fields = FIELDS(of_owner);
 
+#define WAITER(name, json, kind, member) FIELD(lock_waiter, name, json, kind, 0, member)
+static const struct field of_waiter[] = {
+    WAITER("host", "host", FIELD_TEXT, host),
+    WAITER("pid", "pid", FIELD_INT, pid),
+    WAITER("user", "user", FIELD_TEXT, user),
+    WAITER("came", "since", FIELD_TIME, since_wall_ms),
+    WAITER("mode", "mode", FIELD_MODE, mode),
+    WAITER("slots", NULL, FIELD_INT, slots),
+    WAITER("message", "message", FIELD_TEXT, message),
+};
+const struct fields waiter_fields = FIELDS(of_waiter);
+
 #define COUNT(name, member) FIELD(lock_counts, name, name, FIELD_COUNT, 0, member)
 static const struct field of_counts[] = {
     COUNT("takes", takes),
@@ -44,6 +56,13 @@ static const struct field of_counts[] = {
     FIELD(lock_counts, "held", "held", FIELD_MS, 0, held_ms),
 };
 const struct fields counts_fields = FIELDS(of_counts);
+
+static const struct field of_memory[] = {
+    FIELD(run_memory, "failures", "failures_in_a_row", FIELD_COUNT, 0, failures),
+    FIELD(run_memory, "runs", "runs_since", FIELD_COUNT, 0, runs),
+    FIELD(run_memory, "skips", "skipped_since", FIELD_COUNT, 0, skipped),
+};
+const struct fields memory_fields = FIELDS(of_memory);
 
 static const struct field of_pause[] = {
     FIELD(pause, "left", "remaining", FIELD_DURATION, 0, left),
@@ -114,6 +133,7 @@ static void clear(const struct field *field, void *at)
 /* Other programs may have written it: times are cut so that sums of two do not overflow. */
 static bool parse_number(const struct field *field, void *at, const char *value)
 {
+    const int64_t century_ms = DURATION_FOREVER.ns / NS_PER_MS;
     int64_t most = field->kind == FIELD_INT ? INT32_MAX : INT64_MAX;
     int64_t number;
 
@@ -122,6 +142,8 @@ static bool parse_number(const struct field *field, void *at, const char *value)
 
     if (field->kind == FIELD_DEADLINE)
         number = shifted((struct deadline){number}, proc_boot_offset()).boot_ns;
+    else if (field->kind == FIELD_MS || field->kind == FIELD_DURATION)
+        number = number < century_ms ? number : century_ms;
     else if (field->kind >= FIELD_COUNT)
         number = number > 0 ? clamped(number) : number;
     set_number(field, at, number);

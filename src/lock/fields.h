@@ -58,7 +58,9 @@ enum { FIELD_TEXT_SIZE = 2176 };
 
 extern const struct fields holder_fields; /* struct holder */
 extern const struct fields owner_fields;  /* struct lock_owner: what is not in its holder */
+extern const struct fields waiter_fields; /* struct lock_waiter */
 extern const struct fields counts_fields; /* struct lock_counts */
+extern const struct fields memory_fields; /* struct run_memory: its numbers */
 extern const struct fields pause_fields;  /* struct pause */
 extern const struct fields run_fields;    /* struct run_record */
 

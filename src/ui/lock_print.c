@@ -279,14 +279,8 @@ static void queue_json(struct json *json, const struct lock_state *state)
     }
     json_begin(json, "queue", '[');
     for (size_t i = 0; i < state->queue_count; i++) {
-        const struct lock_waiter *waiter = &state->queue[i];
         json_begin(json, NULL, '{');
-        json_text(json, "host", waiter->host);
-        json_number_if(json, "pid", waiter->pid, waiter->pid > 0);
-        json_text(json, "user", waiter->user);
-        json_time(json, "since", waiter->since_wall_ms);
-        json_text(json, "mode", lock_mode_name(waiter->mode));
-        json_text(json, "message", waiter->message);
+        fields_json(&waiter_fields, &state->queue[i], json);
         json_end(json, '}');
     }
     json_end(json, ']');
@@ -324,9 +318,7 @@ void run_memory_json(struct json *json, const struct run_memory *memory)
 {
     run_json(json, "last_run", &memory->last);
     run_json(json, "last_success", &memory->success);
-    json_number(json, "failures_in_a_row", memory->failures);
-    json_number(json, "runs_since", memory->runs);
-    json_number(json, "skipped_since", memory->skipped);
+    fields_json(&memory_fields, memory, json);
 }
 
 /* The details of the one holder of an exclusive lock also appear at the top level. */

@@ -221,7 +221,7 @@ def address_of(pid):
 def resting(path, name):
     """The addresses of those who wait still, all but that of the present holder."""
     listed = redis_ask(path, "CLIENT LIST") or ""
-    holder = int(json.loads(redis_ask(path, "HGET {dlock:%s}:meta record" % name))["pid"])
+    holder = int(re.search(r"^pid (\d+)$", redis_ask(path, "HGET {dlock:%s}:meta record" % name), re.M).group(1))
     return set(re.findall(r"addr=(\S+)", listed)) - {address_of(holder)}
 
 

@@ -259,9 +259,9 @@ assert t.end() == 0 and t.screen() == []'
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job token px 60000 >/dev/null
-    redis hset '{dlock:job}:meta' owner token fence 1 record "$(python3 -c 'import json
-print(json.dumps({"take": "t1", "host": "evil\x1b[2J\n\r\x9b31m", "user": "\u202egnp\u2066", "pid": "12", "start": "1", "boot": "b",
-    "command": "x" * 3000, "since": "99999999999999999"}))')" >/dev/null
+    redis hset '{dlock:job}:meta' owner token fence 1 record "$(python3 -c '
+print("take t1\nhost evil%1B[2J%0A%0D\x9b31m\nuser \u202egnp\u2066\npid 12\nstart 1\nboot b\ncommand " + "x" * 127 +
+    "\nsince 99999999999999999\n")')"$'\n' >/dev/null
     terminal '
 for columns in (40, 120, 1000):
     t = Terminal(["dlock", "job", "true"], columns)

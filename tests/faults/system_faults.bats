@@ -137,7 +137,7 @@ without() {
 @test "closed descriptors are filled, so that no message goes into a file or a connection; the command finds them closed" {
     run bash -c 'exec 3>&- 4>&-; dlock -v job -- sh -c "cat $T/locks/*.lock >$T/record" <&- >&- 2>&-'
     equals "$status" 0
-    equals "$(head -n 1 "$T/record")" 'dlock 1'
+    equals "$(head -n 1 "$T/record")" 'dlock 2'
     run bash -c 'exec 3>&- 4>&-; dlock job -- sh -c "[ -e /proc/self/fd/2 ] || exit 9" <&- >&- 2>&-'
     equals "$status" 9
     start_redis

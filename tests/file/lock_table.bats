@@ -177,7 +177,7 @@ ROWS
 }
 
 @test "a directory whose table a newer dlock has made is refused, as --doctor reports, and the table stays" {
-    local before newer='it is kept in format 2 by a newer dlock, and dlock [0-9.]+ knows no format above 1: upgrade dlock on this host'
+    local before newer='it is kept in format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
     "$HELPERS/next/dlock" job true
     before=$(sha256sum "$TABLE")
     table <<'ROWS'

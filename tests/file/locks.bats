@@ -13,7 +13,7 @@ teardown() {
     LOGNAME='some body' hold_lock job --lock-dir="$D" --owner=me
     local file=$D/dlock:job.lock
     equals "$(stat -c %a "$file")" 600
-    equals "$(head -1 "$file")" 'dlock 1'
+    equals "$(head -1 "$file")" 'dlock 2'
     equals "$(tail -1 "$file")" end
     grep -qx 'token me' "$file"
     grep -qx 'key dlock:job' "$file"

@@ -915,7 +915,7 @@ succeeds_on() { dlock job true && wait_until 10 is_free_on "$1" && [ "$(on "$1" 
 }
 
 began_on() { on "$1" hget '{dlock:job}:meta' success | cut -f 1; }
-since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/.*"since":"([0-9]+)".*/\1/p'; }
+since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)$/\1/p'; }
 
 @test "servers of a quorum that join late know when the run began: --once-per runs it when it is due" {
     quorum 3
@@ -980,7 +980,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/.*"since":"([0-
 }
 
 @test "a server with a newer format counts as one that refuses: the others are enough if they are a majority, and it is left alone" {
-    local i newer='format 2 by a newer dlock, and dlock [0-9.]+ knows no format above 1: upgrade dlock on this host'
+    local i newer='format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
     quorum 3
     dlock job true
     DLOCK_REDIS=$(url 1) "$HELPERS/next/dlock" job true
@@ -988,15 +988,15 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/.*"since":"([0-
     equals "$status" 0
     grep -qx ran <<<"$output"
     fails_with 1 'free' dlock --status job
-    equals "$(on 1 hget '{dlock:job}:meta' format)" 2
-    for i in 2 3; do equals "$(on $i hget '{dlock:job}:meta' format)" 1; done
+    equals "$(on 1 hget '{dlock:job}:meta' format)" 3
+    for i in 2 3; do equals "$(on $i hget '{dlock:job}:meta' format)" 2; done
     "$HELPERS/next/dlock" --acquire --owner=me -t 60s job
     fails_with 78 "3 of 3 servers .*$newer" dlock job touch "$T/ran"
     fails_with 78 "$newer" dlock --status job
     fails_with 78 "$newer" dlock --release --owner=me job
     fails_with 78 "$newer" dlock --force-release job
     dlock --acquire -t 60s later
-    fails_with 0 'format 2, of a newer dlock' dlock --list
+    fails_with 0 'format 3, of a newer dlock' dlock --list
     grep -q '^later .* exclusive ' <<<"$output"
     equals "$("$HELPERS/next/dlock" --status --json job | grep -o '"locked":[a-z]*')" '"locked":true'
     [ ! -e "$T/ran" ]

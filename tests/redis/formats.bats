@@ -80,8 +80,8 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     LOGNAME=somebody hold_lock job --owner=me
     local meta='{dlock:job}:meta'
     equals "$(redis hget "$meta" owner)" me
-    equals "$(redis hget "$meta" record | python3 -c 'import json, sys
-record = json.load(sys.stdin)
+    equals "$(redis hget "$meta" record | python3 -c 'import sys
+record = dict(line.split(" ", 1) for line in sys.stdin.read().splitlines() if line)
 print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "start")))')" \
         "$HOLDER $(hostname) somebody $T/held.sh $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' "/proc/$HOLDER/stat" | cut -d' ' -f20)"
     equals "$(redis hget '{dlock:job}:meta' takes)" 1
@@ -245,7 +245,8 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
 @test "foreign nonsense in the record of a holder that shares the lock blocks no one" {
     local record
     for record in '[]' '{}' '7' '{"take":{"a":1}}' '{"take":null,"slot":[1],"host":{},"fence":{},"hold":[],"released":{}}' \
-        '{"take":"x","slot":"1"}' '{"take":"x","slot":NaN}' '{"take":"x","slot":1e300}' '{"take":"x","host":[1],"user":{}}'; do
+        '{"take":"x","slot":NaN}' '{"take":"x","slot":1e300}' '{"take":"x","host":[1],"user":{}}' 'take x' $'slot 1\n' \
+        $'take x\nslot NaN\n' $'take x\nslot 1e300\n' $'take x\nslot one\n' $'\n' $'take\n'; do
         rm -f "$T/held" "$T/held.end"
         hold_lock job -s -t 60s --owner=me
         redis set '{dlock:job}:holder:me' "$record" PX 60000 >/dev/null

@@ -136,7 +136,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     redis eval "for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, 119)) do
         local key = KEYS[2] .. string.match(member, ' (.*)')
         redis.call('ZADD', KEYS[1], 1, member)
-        redis.call('SET', key, (string.gsub(redis.call('GET', key), '\"ends\":\"%d+\"', '\"ends\":\"1\"')))
+        redis.call('SET', key, (string.gsub(redis.call('GET', key), 'ends %d+', 'ends 1')))
     end" 2 '{dlock:job}:holders' '{dlock:job}:holder:'
     dlock --acquire --slots=121 -t 1h job
     equals "$(holders)" 102

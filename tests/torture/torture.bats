@@ -310,7 +310,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local refused='s/^1.0 spawn run=2.*/2.0 spawn run=2 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=0/;/^1.6 start/,/^2.51/d'
     judged 1 '75, but nobody held the lock or waited for it' "$refused" '/^5.0/i 2.6 exit run=2 status=75 said='
     judged 0 '0 wrong' "$refused" 's/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
-    local newer='run=2 status=78 said=it is kept in format 2 by a newer dlock, and dlock 1 knows no format above 1'
+    local newer='run=2 status=78 said=it is kept in format 3 by a newer dlock, and dlock 1 knows no format above 2'
     judged 1 '78, but no newer dlock was there' "$refused" "/^5.0/i 2.6 exit $newer"
     judged 0 '0 wrong' "$refused" "/^5.0/i 2.6 exit $newer" '/^1.0 spawn run=1/s/$/ newer=1/'
     judged 1 '78, but it is of the newest format' "$refused" "/^5.0/i 2.6 exit $newer" '/ spawn run=[12]/s/$/ newer=1/'

@@ -1,6 +1,7 @@
 /* Who may have a lock file beside its holders: modes, slots, owner tokens. */
 #include "unit.h"
 
+#include "lock/format.h"
 #include "store/file/admission.h"
 
 #include <string.h>
@@ -60,7 +61,7 @@ TEST(test_rules)
         survey.first.known = survey.last.known = row->held > 0 && row->mode >= 0;
         survey.first.record.mode = survey.last.record.mode =
             row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
-        survey.first.record.format = 1;
+        survey.first.record.format = STORE_FORMAT;
         survey.first.record.slots = survey.last.record.slots = row->slots;
         row_int(row->name, admission_admits(&survey, &request), row->admits);
         row_int(row->name, admission_has_room(&survey, request.mode, request.slots), row->has_room);
@@ -78,7 +79,7 @@ static struct lock_file a_file(void)
 
 /* What put() writes beside. */
 static bool released;
-static int format = 1;
+static int format = STORE_FORMAT;
 
 static void put(struct lock_file *file, int place, const char *token, int mode, int seconds)
 {
@@ -152,7 +153,7 @@ static void put_pause(struct lock_file *file, int64_t seconds, const char *bytes
     static struct record record;
     struct errmsg why;
     record = (struct record){
-        .format = 1,
+        .format = STORE_FORMAT,
         .key = "k",
         .token = "pause",
         .detached = true,
@@ -249,7 +250,7 @@ TEST(test_told_holder)
     put(&file, 0, "a", S, 50);
     format = 7;
     put(&file, 1, "b", S, 50);
-    format = 1;
+    format = STORE_FORMAT;
     lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
     row_int("one of a newer format", survey.newer, 7);
     close(file.fd);

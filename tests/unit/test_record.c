@@ -149,7 +149,7 @@ TEST(test_garbage)
         {"", false},
         {HEAD, false},
         {HEAD END, false},
-        {"dlock 2\ntoken t\n" END, false},
+        {"dlock 3\ntoken t\n" END, false},
         {"dlock 1 \ntoken t\n" END, false},
         {"dlock 0\ntoken t\n" END, false},
         {"dlock \ntoken t\n" END, false},
@@ -187,7 +187,7 @@ TEST(test_garbage)
         bool newer;
     } formats[] = {
         {HEAD "token t\n" END, false},
-        {"dlock 2\ntoken t\n" END, true},
+        {"dlock 3\ntoken t\n" END, true},
         {"dlock 9223372036854775807\nwhatever", true},
         {"dlock 9223372036854775808\n", false},
         {"dlock 2", false},
@@ -217,7 +217,7 @@ TEST(test_fill)
     static const struct lease lease = {
         .slot = 4, .fence = 9, .ttl = {10 * NS_PER_S}, .taken = {1000}, .hold = {2000}};
     record_fill(&record, &request, &lease);
-    row_int("format", record.format, 1);
+    row_int("format", record.format, 2);
     row_text("request", record.key, "k");
     row_text("request", record.token, "t");
     row_text("request", record.take_id, "i");

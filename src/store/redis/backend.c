@@ -43,32 +43,48 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     return LOCK_OK;
 }
 
-/* {"ours", left, mode, slots, slot, end}. At least `least` was asked for. From
- * store/redis/scripts/share.lua, {"ours", left, end} or {"unclear"}: LOCK_HELD. */
+/* {"ours", left, end, mode, slots, slot}: see store/redis/scripts/holders.lua. */
+struct standing {
+    int64_t left_ms, end_ms;
+    enum lock_mode mode;
+    int slots, slot;
+};
+
+static const struct field of_standing[] = {
+    FIELD(standing, "left", NULL, FIELD_MS, -1, left_ms),
+    FIELD(standing, "end", NULL, FIELD_TIME, -1, end_ms),
+    FIELD(standing, "mode", NULL, FIELD_MODE, 0, mode),
+    FIELD(standing, "slots", NULL, FIELD_INT, 0, slots),
+    FIELD(standing, "slot", NULL, FIELD_INT, -1, slot),
+};
+static const struct fields standing_fields = FIELDS(of_standing);
+static const struct fields brief_fields = {of_standing, 2}; /* of store/redis/scripts/share.lua */
+
+/* At least `least` was asked for. LOCK_HELD: share.lua leaves the answer to check.lua. */
 static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply,
                                    struct deadline before, struct duration least,
                                    struct lease *lease, struct errmsg *why)
 {
-    int64_t left_ms, slots = lease->slots, slot = lease->slot, end_ms;
+    struct standing standing = {.mode = lease->mode, .slots = lease->slots, .slot = lease->slot};
     enum lock_result result = read_loss(reply, lease, why);
     if (result != LOCK_OK)
         return result;
     if (redis_reply_is(reply, "unclear", 1))
         return LOCK_HELD;
-    bool brief = redis_reply_is(reply, "ours", 3);
-    if ((!brief && !redis_reply_is(reply, "ours", 6)) ||
-        !redis_reply_left(reply->element[1], -1, &left_ms) ||
-        !redis_reply_number(reply->element[reply->elements - 1], -1, INT64_MAX, &end_ms) ||
-        (!brief && (!lock_mode_parse(redis_reply_text(reply->element[2]), &lease->mode) ||
-                    !redis_reply_number(reply->element[3], 0, INT32_MAX, &slots) ||
-                    !redis_reply_number(reply->element[4], -1, INT32_MAX, &slot))))
+
+    bool brief = redis_reply_is(reply, "ours", 1 + brief_fields.count);
+    const struct fields *fields = brief ? &brief_fields : &standing_fields;
+    if (!redis_reply_is(reply, "ours", 1 + fields->count) ||
+        !redis_fields_read(fields, reply->element + 1, &standing))
         return redis_conn_nonsense(&redis->conn, why);
-    lease->slots = (int)slots;
-    lease->slot = (int)slot;
+
+    lease->mode = standing.mode;
+    lease->slots = standing.slots;
+    lease->slot = standing.slot;
     /* Without an expiry, which another client removed, our own deadline remains in force. */
-    if (left_ms >= 0)
-        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS},
-                    clamped(end_ms));
+    if (standing.left_ms >= 0)
+        lease_adopt(lease, before, deadline_now(), (struct duration){standing.left_ms * NS_PER_MS},
+                    standing.end_ms);
     lease_extend(lease, before, least);
     return LOCK_OK;
 }

@@ -11,177 +11,107 @@
 
 /* --- one lock ------------------------------------------------------------ */
 
-/* Indexes into the answers of store/redis/scripts/state.lua. */
-enum {
-    MODE = 1,
-    SLOTS,
-    WAITERS,
-    QUEUE,
-    FENCE,
-    LAST_OWNER,
-    RELEASED,
-    PAUSE,
-    COUNTS = PAUSE + 3,
-    RUN = COUNTS + 6,
-    SUCCESS,
-    FAILURES,
-    RUNS,
-    SKIPPED,
-    OWNERS,
-    STATE_SIZE
+/* The answer of store/redis/scripts/state.lua: "lock", these fields, those of counts and memory,
+ * and what these count from. */
+static const struct field of_state[] = {
+    FIELD(lock_state, "mode", NULL, FIELD_MODE, 0, mode),
+    FIELD(lock_state, "slots", NULL, FIELD_INT, 0, slots),
+    FIELD(lock_state, "waiters", NULL, FIELD_INT, -1, waiters),
+    FIELD(lock_state, "fence", NULL, FIELD_NUMBER, 0, last_fence),
+    FIELD(lock_state, "last_owner", NULL, FIELD_TEXT, 0, last_owner),
+    FIELD(lock_state, "released", NULL, FIELD_TIME, 0, released_wall_ms),
+    FIELD(lock_state, "paused", NULL, FIELD_DURATION, 0, pause.left),
+    FIELD(lock_state, "paused_by", NULL, FIELD_TEXT, 0, pause.by),
+    FIELD(lock_state, "pause_why", NULL, FIELD_TEXT, 0, pause.message),
 };
-enum { TOKEN, LEFT, SLOT, HOLD, HOLDER, OWNER_SIZE };
-enum {
-    TAKE,
-    HOST,
-    BOOT,
-    PID,
-    START,
-    SPACE,
-    USER,
-    COMMAND,
-    SINCE,
-    MESSAGE,
-    DETACHED,
-    KEPT,
-    ITS_FENCE,
-    TTL,
-    HOLDER_SIZE
-};
+static const struct fields state_fields = FIELDS(of_state);
 
-void redis_holder_read(const redisReply *reply, int64_t left_ms, struct holder *holder)
+/* {token, left, hold left, record} */
+static const struct field of_owner[] = {
+    FIELD(lock_owner, "token", NULL, FIELD_TEXT, 0, token),
+    FIELD(lock_owner, "left", NULL, FIELD_DURATION, -2, holder.left),
+    FIELD(lock_owner, "hold", NULL, FIELD_DURATION, 0, hold_left),
+};
+static const struct fields held_fields = FIELDS(of_owner);
+
+void redis_holder_read(const redisReply *record, struct holder *holder)
 {
-    int64_t pid;
-    redisReply *const *from = reply->element;
-    *holder =
-        (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != HOLDER_SIZE)
-        return;
-    text_copy(holder->take_id, sizeof holder->take_id, redis_reply_text(from[TAKE]));
-    if (redis_reply_text(from[PID])[0] == '\0' ||
-        !redis_reply_number(from[PID], 0, INT32_MAX, &pid) ||
-        !redis_reply_number(from[START], 0, INT64_MAX, &holder->pid_start) ||
-        !redis_reply_number(from[SPACE], 0, INT64_MAX, &holder->pid_space) ||
-        !redis_reply_clamped(from[SINCE], &holder->since_wall_ms))
-        return; /* another client wrote into it */
-    holder->known = true;
-    holder->pid = (pid_t)pid;
-    text_copy(holder->host, sizeof holder->host, redis_reply_text(from[HOST]));
-    text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(from[BOOT]));
-    text_copy(holder->user, sizeof holder->user, redis_reply_text(from[USER]));
-    text_copy(holder->command, sizeof holder->command, redis_reply_text(from[COMMAND]));
-    text_copy(holder->message, sizeof holder->message, redis_reply_text(from[MESSAGE]));
-    holder->detached = redis_reply_text(from[DETACHED])[0] == '1';
-    holder->kept = redis_reply_text(from[KEPT])[0] != '\0';
+    holder->expires = holder->left.ns >= 0;
+    holder->left = duration_max(holder->left, DURATION_ZERO);
+    holder->known =
+        fields_read(&holder_fields, holder, redis_reply_text(record)) && holder->pid > 0;
 }
 
 static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 {
-    struct holder *holder = &owner->holder;
-    int64_t left_ms, slot, hold_ms, ttl_ms;
-    redisReply *const *from = reply->element;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OWNER_SIZE ||
-        !redis_reply_left(from[LEFT], -2, &left_ms) ||
-        !redis_reply_number(from[SLOT], -1, INT32_MAX, &slot))
+    size_t last = held_fields.count;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != last + 1 ||
+        !redis_fields_read(&held_fields, reply->element, owner))
         return false;
-    text_copy(owner->token, sizeof owner->token, redis_reply_text(from[TOKEN]));
-    redis_holder_read(from[HOLDER], left_ms, holder);
-    holder->known =
-        holder->known && redis_reply_clamped(from[HOLD], &hold_ms) &&
-        redis_reply_number(from[HOLDER]->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) &&
-        redis_reply_clamped(from[HOLDER]->element[TTL], &ttl_ms);
-    if (!holder->known)
-        return true; /* the lock is still held */
-    owner->slot = (int)slot;
-    owner->ttl.ns = ttl_ms * NS_PER_MS;
-    owner->hold_left.ns = hold_ms * NS_PER_MS;
+    redis_holder_read(reply->element[last], &owner->holder);
+    (void)fields_read(&owner_fields, owner, redis_reply_text(reply->element[last]));
     return true;
-}
-
-/* A lock that dlock never had has no such number; a value that is no number, written
- * there by another client, counts as 0. */
-static int64_t number_or_zero(const redisReply *element)
-{
-    int64_t number;
-    return redis_reply_clamped(element, &number) ? number : 0;
-}
-
-bool redis_pause_read(redisReply *const *from, struct pause *pause)
-{
-    bool good = redis_fields_read(&pause_fields, from, pause);
-
-    if (!good || pause->left.ns == 0)
-        *pause = (struct pause){.left = DURATION_ZERO};
-    return good;
 }
 
 /* For people alone: what cannot be read is left out. False if memory is short. */
 static bool read_queue(const redisReply *reply, struct lock_state *state)
 {
     size_t count = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+
     state->queue = count > 0 ? calloc(count, sizeof *state->queue) : NULL;
     if (count > 0 && state->queue == NULL)
         return false;
-    for (size_t i = 0; i < count; i++) {
-        const redisReply *from = reply->element[i];
-        struct lock_waiter *waiter = &state->queue[state->queue_count];
-        int64_t pid, slots;
-        if (from->type != REDIS_REPLY_ARRAY || from->elements != 7 ||
-            !redis_reply_number(from->element[1], 0, INT32_MAX, &pid) ||
-            !redis_reply_clamped(from->element[4], &waiter->since_wall_ms) ||
-            !lock_mode_parse(redis_reply_text(from->element[5]), &waiter->mode) ||
-            !redis_reply_number(from->element[6], 0, INT32_MAX, &slots))
-            continue;
-        text_copy(waiter->host, sizeof waiter->host, redis_reply_text(from->element[0]));
-        waiter->pid = (pid_t)pid;
-        text_copy(waiter->user, sizeof waiter->user, redis_reply_text(from->element[2]));
-        text_copy(waiter->message, sizeof waiter->message, redis_reply_text(from->element[3]));
-        waiter->slots = (int)slots;
-        state->queue_count++;
-    }
+    state->queue_count = count;
+    for (size_t i = 0; i < count; i++)
+        (void)fields_read(&waiter_fields, &state->queue[i], redis_reply_text(reply->element[i]));
+    return true;
+}
+
+static bool read_owners(const redisReply *reply, struct lock_state *state)
+{
+    for (size_t i = 0; i < state->owner_count; i++)
+        if (!read_owner(reply->element[i], &state->owners[i]))
+            return false;
     return true;
 }
 
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
                                   const char *key, struct lock_state *state, struct errmsg *why)
 {
-    int64_t waiters, slots;
-    if (!redis_reply_is(reply, "lock", STATE_SIZE) ||
-        !redis_reply_number(reply->element[WAITERS], -1, INT32_MAX, &waiters) ||
-        reply->element[OWNERS]->type != REDIS_REPLY_ARRAY)
+    enum { RUN, SUCCESS, QUEUE, OWNERS, LISTS };
+    struct run_memory *memory = &state->memory;
+    size_t lists = 1 + state_fields.count + counts_fields.count + memory_fields.count;
+    redisReply *const *from = reply->element + lists;
+
+    if (!redis_reply_is(reply, "lock", lists + LISTS) || from[OWNERS]->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
-    const redisReply *owners = reply->element[OWNERS];
-    if (!lock_state_init(state, key, owners->elements) ||
-        !read_queue(reply->element[QUEUE], state)) {
+    if (!lock_state_init(state, key, from[OWNERS]->elements) || !read_queue(from[QUEUE], state)) {
         lock_state_free(state);
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
-    for (size_t i = 0; i < state->owner_count; i++) {
-        if (!read_owner(owners->element[i], &state->owners[i])) {
-            lock_state_free(state);
-            return redis_conn_nonsense(&redis->conn, why);
-        }
+    if (!read_owners(from[OWNERS], state)) {
+        lock_state_free(state);
+        return redis_conn_nonsense(&redis->conn, why);
     }
-    /* The last of those who share it may have ended in this millisecond. */
-    if (!state->locked || !lock_mode_parse(redis_reply_text(reply->element[MODE]), &state->mode))
+
+    /* A lock that dlock never had has no such values; what another client has written there
+     * instead counts as none. */
+    from = reply->element + 1;
+    (void)redis_fields_read(&state_fields, from, state);
+    from += state_fields.count;
+    (void)redis_fields_read(&counts_fields, from, &state->counts);
+    from += counts_fields.count;
+    (void)redis_fields_read(&memory_fields, from, memory);
+    from += memory_fields.count;
+    (void)fields_read_row(&run_fields, &memory->last, redis_reply_text(from[RUN]));
+    (void)fields_read_row(&run_fields, &memory->success, redis_reply_text(from[SUCCESS]));
+
+    /* The last of those who share the lock may have ended in this millisecond. */
+    if (!state->locked)
         state->mode = MODE_EXCLUSIVE;
-    if (state->mode == MODE_SLOTS &&
-        redis_reply_number(reply->element[SLOTS], 0, INT32_MAX, &slots))
-        state->slots = (int)slots;
-    state->waiters = (int)waiters;
-    if (!redis_reply_number(reply->element[FENCE], 0, INT64_MAX, &state->last_fence))
-        state->last_fence = 0;
-    state->released_wall_ms = number_or_zero(reply->element[RELEASED]);
-    text_copy(state->last_owner, sizeof state->last_owner,
-              redis_reply_text(reply->element[LAST_OWNER]));
-    (void)redis_pause_read(reply->element + PAUSE, &state->pause);
-    (void)redis_fields_read(&counts_fields, reply->element + COUNTS, &state->counts);
-    struct run_memory *memory = &state->memory;
-    (void)run_record_read(&memory->last, redis_reply_text(reply->element[RUN]));
-    (void)run_record_read(&memory->success, redis_reply_text(reply->element[SUCCESS]));
-    memory->failures = number_or_zero(reply->element[FAILURES]);
-    memory->runs = number_or_zero(reply->element[RUNS]);
-    memory->skipped = number_or_zero(reply->element[SKIPPED]);
+    if (state->mode != MODE_SLOTS)
+        state->slots = 0;
     return LOCK_OK;
 }
 

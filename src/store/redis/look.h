@@ -5,12 +5,9 @@
 #include "store/redis/scripts.h"
 #include "util/array.h"
 
-/* Reads {what is left of a pause (ms), by whom, why}. False: it is not that. */
-bool redis_pause_read(redisReply *const *from, struct pause *pause);
-
-/* Reads say_holder() of store/redis/scripts/holders.lua; left_ms: of its lease, negative if it
- * has no expiry. The rest is unknown to dlock, or not all as dlock writes it: not `known`. */
-void redis_holder_read(const redisReply *reply, int64_t left_ms, struct holder *holder);
+/* Reads the record of a holder whose `left` and so on are known. If the text is no record as
+ * dlock writes it, the holder is not `known`. */
+void redis_holder_read(const redisReply *record, struct holder *holder);
 
 /* Reads the answer of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller
  * frees; LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */

@@ -126,6 +126,17 @@ static enum lock_result refuse_newer(struct redis_call *call, const redisReply *
     return call->owns ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
+/* An integer has become text; NULL: it is neither, or contains a NUL. */
+static const char *text_of(const redisReply *element, char number[24])
+{
+    if (element->type == REDIS_REPLY_INTEGER) {
+        snprintf(number, 24, "%lld", element->integer);
+        return number;
+    }
+    bool is_text = element->type == REDIS_REPLY_STRING && strlen(element->str) == element->len;
+    return is_text ? element->str : NULL;
+}
+
 bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object)
 {
     bool good = true;
@@ -133,13 +144,10 @@ bool redis_fields_read(const struct fields *fields, redisReply *const *from, voi
     fields_clear(fields, object);
     for (size_t i = 0; i < fields->count; i++) {
         char number[24];
-        const char *value = redis_reply_text(from[i]);
+        const char *value = text_of(from[i], number);
 
-        if (from[i]->type == REDIS_REPLY_INTEGER) {
-            snprintf(number, sizeof number, "%lld", from[i]->integer);
-            value = number;
-        }
-        good = field_set(&fields->list[i], object, value) && good;
+        if (value == NULL || !field_set(&fields->list[i], object, value))
+            good = false;
     }
     return good;
 }

@@ -37,6 +37,9 @@ extern const char *const redis_companion_names[REDIS_COMPANIONS];
 /* The index of the lock's key among the words of a call. */
 enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 12 };
 
+/* The longest record of a holder or waiter, with all its texts encoded. */
+enum { RECORD_SIZE = 4096 };
+
 /* A call of a script; begun with redis_script_begin(). Its arguments are added to `words`
  * with redis_command_add(), and must live until it has run. */
 struct redis_call {
@@ -47,6 +50,7 @@ struct redis_call {
     char companions[REDIS_COMPANIONS][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     char end[RUN_END_SIZE];         /* the same */
+    char record[RECORD_SIZE];       /* the same */
     int number_count;
     bool careful; /* not sent before login and database are known to be right */
     bool by_text; /* sent with its text at once: no process will be there to send it again */

@@ -22,48 +22,50 @@ enum { NEAR_PLACES = 65 };
 
 /* --- answers ------------------------------------------------------------- */
 
-/* The elements of {"held", ...}: see store/redis/scripts/take.lua. */
-enum {
-    HELD_LEFT = 1,
-    HELD_ASK,
-    HELD_HOLDER,
-    HELD_MODE,
-    HELD_RESERVED,
-    HELD_AHEAD,
-    HELD_CAME,
-    HELD_UNCALLED,
-    HELD_SLOTS,
-    HELD_SLOTS_TAKEN,
-    HELD_PAUSE_LEFT,
-    HELD_PAUSED_BY,
-    HELD_PAUSE_WHY,
-    HELD_COUNT,
+/* {"taken", ...} and {"held", ...}: see store/redis/scripts/take.lua. */
+struct grant {
+    int64_t fence, left_ms, end_ms;
+    int slot;
 };
 
-/* For people alone: values that cannot be read are omitted. */
-static void redis_take_read_slots(struct holder *holder, redisReply *const *from)
-{
-    int64_t slots = 0, taken = 0;
-    if (!redis_reply_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) ||
-        !redis_reply_number(from[HELD_SLOTS_TAKEN], 1, INT32_MAX, &taken))
-        return;
-    holder->slots = (int)slots;
-    holder->slots_taken = (int)taken;
-}
+static const struct field of_grant[] = {
+    FIELD(grant, "fence", NULL, FIELD_NUMBER, 0, fence),
+    FIELD(grant, "left", NULL, FIELD_MS, 0, left_ms),
+    FIELD(grant, "slot", NULL, FIELD_INT, -1, slot),
+    FIELD(grant, "end", NULL, FIELD_TIME, 0, end_ms),
+};
+static const struct fields grant_fields = FIELDS(of_grant);
 
-static bool read_holder(struct holder *holder, const redisReply *reply)
-{
-    int64_t left_ms;
-    redisReply *const *from = reply->element;
-    if (!redis_reply_left(from[HELD_LEFT], -2, &left_ms))
-        return false;
-    redis_holder_read(from[HELD_HOLDER], left_ms, holder);
-    holder->shares = strcmp(redis_reply_text(from[HELD_MODE]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
-    if (redis_reply_text(from[HELD_RESERVED])[0] == '1')
-        holder->refusal = REFUSED_QUEUED;
-    redis_take_read_slots(holder, from);
-    return redis_pause_read(from + HELD_PAUSE_LEFT, &holder->pause);
-}
+struct refused {
+    struct holder holder;
+    bool reserved; /* the lock is free: earlier waiters come first */
+    int64_t ask_ms, came;
+    char mode[16];      /* in force */
+    char uncalled[512]; /* why waiters cannot be called; "": they can */
+};
+
+static const struct field of_refused[] = {
+    FIELD(refused, "left", NULL, FIELD_DURATION, -2, holder.left),
+    FIELD(refused, "ask", NULL, FIELD_MS, -2, ask_ms),
+    FIELD(refused, "mode", NULL, FIELD_TEXT, 0, mode),
+    FIELD(refused, "reserved", NULL, FIELD_FLAG, 0, reserved),
+    FIELD(refused, "ahead", NULL, FIELD_INT, -1, holder.ahead),
+    FIELD(refused, "came", NULL, FIELD_NUMBER, 0, came),
+    FIELD(refused, "uncalled", NULL, FIELD_TEXT, 0, uncalled),
+    FIELD(refused, "slots", NULL, FIELD_INT, 0, holder.slots),
+    FIELD(refused, "slots_taken", NULL, FIELD_INT, 0, holder.slots_taken),
+    FIELD(refused, "paused", NULL, FIELD_DURATION, 0, holder.pause.left),
+    FIELD(refused, "paused_by", NULL, FIELD_TEXT, 0, holder.pause.by),
+    FIELD(refused, "pause_why", NULL, FIELD_TEXT, 0, holder.pause.message),
+};
+static const struct fields refused_fields = FIELDS(of_refused);
+
+/* {"done", when the success began, its host} */
+static const struct field of_done[] = {
+    FIELD(holder, "since", NULL, FIELD_TIME, 0, since_wall_ms),
+    FIELD(holder, "host", NULL, FIELD_TEXT, 0, host),
+};
+static const struct fields done_fields = FIELDS(of_done);
 
 /* All waiters would ask at the moment when the holder's lease ends, or a turn: those in
  * front come first, and the others see what has become of it. */
@@ -81,28 +83,62 @@ static struct deadline look_time(int64_t ahead)
     return ahead < NEAR_PLACES ? ask_time(look_interval.ns / NS_PER_MS, ahead) : DEADLINE_NEVER;
 }
 
-static bool redis_take_read_place(struct redis_backend *redis, struct holder *holder,
-                                  const redisReply *reply)
+static void note_place(struct redis_backend *redis, const struct refused *refused)
 {
     struct redis_place *place = &redis->place;
-    const char *uncalled = redis_reply_text(reply->element[HELD_UNCALLED]);
-    int64_t ahead, came, ask_ms;
-    if (!redis_reply_left(reply->element[HELD_ASK], -2, &ask_ms) ||
-        !redis_reply_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
-        !redis_reply_number(reply->element[HELD_CAME], 0, INT64_MAX, &came))
-        return false;
-    place->ahead = holder->ahead = (int)ahead;
-    place->came = came;
-    place->may_call = place->listens && *uncalled == '\0' ? redis->conn.serial : 0;
+    const struct holder *holder = &refused->holder;
+    bool called = refused->uncalled[0] == '\0';
+
+    place->ahead = holder->ahead;
+    place->came = refused->came;
+    place->may_call = place->listens && called ? redis->conn.serial : 0;
     /* The first two watch for the end of a lease. */
-    place->changes = ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
+    place->changes = holder->ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
                          ? DEADLINE_NEVER
-                         : ask_time(ask_ms, ahead);
-    place->look = look_time(ahead);
-    if (*uncalled != '\0') {
+                         : ask_time(refused->ask_ms, holder->ahead);
+    place->look = look_time(holder->ahead);
+    if (!called) {
         redis->conn.listening.no_wake = true;
-        errmsg_set(&redis->conn.listening.why_wake, "%.400s", uncalled);
+        errmsg_set(&redis->conn.listening.why_wake, "%.400s", refused->uncalled);
     }
+}
+
+static bool read_refused(struct redis_backend *redis, const redisReply *reply,
+                         struct holder *holder)
+{
+    struct refused refused = {.holder = {.refusal = REFUSED_HELD}};
+
+    if (!redis_fields_read(&refused_fields, reply->element + 1, &refused))
+        return false;
+    redis_holder_read(reply->element[reply->elements - 1], &refused.holder);
+    if (refused.reserved)
+        refused.holder.refusal = REFUSED_QUEUED;
+    refused.holder.shares = strcmp(refused.mode, lock_mode_name(MODE_EXCLUSIVE)) != 0;
+    note_place(redis, &refused);
+    *holder = refused.holder;
+    return true;
+}
+
+static bool read_grant(struct redis_backend *redis, const redisReply *reply,
+                       const struct lock_request *request, struct deadline before,
+                       struct lease *lease)
+{
+    struct grant grant;
+
+    if (!redis_fields_read(&grant_fields, reply->element + 1, &grant) || grant.fence == 0 ||
+        grant.end_ms == 0 || reply->element[2]->type != REDIS_REPLY_INTEGER)
+        return false;
+
+    lease_begin(lease, request, before, grant.fence);
+    lease->slot = grant.slot;
+    lease->end_ms = grant.end_ms;
+    /* Less than the TTL if an earlier try had taken the lock. */
+    struct deadline end = deadline_plus(before, (struct duration){grant.left_ms * NS_PER_MS});
+    lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
+
+    redis->shares = request->mode != MODE_EXCLUSIVE;
+    redis->base.uncertain = redis->base.queued = false;
+    redis->fresh = deadline_plus(before, fresh_time);
     return true;
 }
 
@@ -110,34 +146,22 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
                                   const struct lock_request *request, struct deadline before,
                                   struct lease *lease, struct holder *holder, struct errmsg *why)
 {
-    int64_t left_ms, fence, slot, end_ms;
-    if (redis_reply_is(reply, "taken", 5) &&
-        redis_reply_number(reply->element[1], 1, INT64_MAX, &fence) &&
-        redis_reply_left(reply->element[2], 0, &left_ms) &&
-        redis_reply_number(reply->element[3], -1, INT32_MAX, &slot) &&
-        redis_reply_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
-        lease_begin(lease, request, before, fence);
-        lease->slot = (int)slot;
-        /* Less than the TTL if an earlier try had taken it. */
-        struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
-        lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
-        lease->end_ms = clamped(end_ms);
-        redis->shares = request->mode != MODE_EXCLUSIVE;
-        redis->base.uncertain = redis->base.queued = false;
-        redis->fresh = deadline_plus(before, fresh_time);
+    if (redis_reply_is(reply, "taken", 1 + grant_fields.count) &&
+        read_grant(redis, reply, request, before, lease))
         return LOCK_OK;
-    }
-    /* Still uncertain, if it was before: the lost take may be carried out late. */
-    if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) &&
-        redis_take_read_place(redis, holder, reply))
+
+    /* If the take was uncertain it still is: the lost one may be carried out late. */
+    if (redis_reply_is(reply, "held", 2 + refused_fields.count) &&
+        read_refused(redis, reply, holder))
         return LOCK_HELD;
-    if (redis_reply_is(reply, "done", 3)) {
+
+    if (redis_reply_is(reply, "done", 1 + done_fields.count)) {
         redis->base.queued = false;
         *holder = (struct holder){.refusal = REFUSED_DONE};
-        text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[2]));
-        (void)redis_reply_clamped(reply->element[1], &holder->since_wall_ms);
+        (void)redis_fields_read(&done_fields, reply->element + 1, holder);
         return LOCK_HELD;
     }
+
     if (redis_script_refuses(reply, why))
         return LOCK_INVALID;
     redis->base.uncertain = true;
@@ -218,37 +242,49 @@ static int64_t since_now(const struct lock_request *request)
     return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
 }
 
+/* The record that the take leaves. */
+static void write_record(const struct lock_request *request, struct duration ttl,
+                         char text[RECORD_SIZE])
+{
+    const struct lock_owner owner = {.ttl = ttl, .slot = -1};
+    struct holder self = request->self;
+
+    self.since_wall_ms = since_now(request);
+    self.detached = request->detached;
+    text_copy(self.take_id, sizeof self.take_id, request->take_id);
+    size_t used = fields_write(&holder_fields, &self, text, 0, RECORD_SIZE);
+    (void)fields_write(&owner_fields, &owner, text, used, RECORD_SIZE);
+}
+
+static const char *listen_word(const struct redis_backend *redis, bool queues)
+{
+    if (!queues || redis->conn.listening.no_wake)
+        return "0";
+    return redis->place.may_call == redis->conn.serial ? "1" : "try";
+}
+
 static void begin_take(struct redis_call *call, const struct redis_backend *redis,
                        const struct lock_request *request, bool queues)
 {
-    const struct holder *self = &request->self;
+    struct duration ttl = ttl_now(request);
+
     /* A key that is nobody's and never changes would be remembered of each waiter that
      * watches. */
     redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key,
                        request->mode == MODE_EXCLUSIVE ? "" : request->token);
     redis_command_add(&call->words, request->token);
-    redis_script_add_number(call, ttl_now(request).ns / NS_PER_MS);
+    redis_script_add_number(call, ttl.ns / NS_PER_MS);
     redis_command_add(&call->words, request->take_id);
     redis_command_add(&call->words, redis->base.uncertain ? "1" : "0");
-    redis_command_add(&call->words, self->host);
-    redis_command_add(&call->words, self->boot_id);
-    redis_script_add_number(call, self->pid);
-    redis_script_add_number(call, self->pid_start);
-    redis_command_add(&call->words, self->user);
-    redis_command_add(&call->words, self->command);
-    redis_script_add_number(call, since_now(request));
+    write_record(request, ttl, call->record);
+    redis_command_add(&call->words, call->record);
     redis_command_add(&call->words, lock_mode_name(request->mode));
     redis_script_add_number(call, request->slots);
     redis_script_add_number(call, request->hold_at_least.ns / NS_PER_MS);
-    redis_command_add(&call->words, request->detached ? "1" : "");
     redis_command_add(&call->words, refusal_word(request, queues));
     redis_script_add_number(call, request->waited.ns / NS_PER_MS);
     redis_script_add_number(call, redis->place.came);
-    redis_command_add(&call->words, !queues || redis->conn.listening.no_wake      ? "0"
-                                    : redis->place.may_call == redis->conn.serial ? "1"
-                                                                                  : "try");
-    redis_script_add_number(call, self->pid_space);
-    redis_command_add(&call->words, self->message);
+    redis_command_add(&call->words, listen_word(redis, queues));
     redis_script_add_number(call, request->remember.ns / NS_PER_MS);
     redis_script_add_number(call, request->once_per.ns / NS_PER_MS);
     redis_command_add(&call->words, redis->place.unseen ? "1" : "");

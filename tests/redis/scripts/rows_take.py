@@ -9,6 +9,7 @@ ONCE = released()
 AGAIN = {"lock": "B", "lock ends": at(TTL), "meta fence": us(0), "meta takes": 2, "meta owner": "B", "meta record": REQUEST, "meta unended": "1",
          "meta ends": at(TTL + KEPT)}
 A = held_by("A", "a")
+FIRST_FORMAT = held_by("A", "a", stored=record_1("a"), format=1)
 BY_A = held(TTL, record("a"))
 OTHERS = {"lock": "X", "lock ends": at(TTL)}
 PAUSED = {"meta pause_ends": at(20000), "meta paused_by": "root@host", "meta pause_why": "repairs"}
@@ -29,6 +30,9 @@ FREE = [
         {**AGAIN, "meta unended": "", "meta kept": 0, "meta ends": at(TTL + DAYS_30), **gone(*LOST)}),
     row("runs are to be remembered, and some are", {**ONCE, **LOST}, take("B"), taken(), AGAIN),
     row("meta of the first format", without(ONCE, "meta format"), take("B"), taken(), {**AGAIN, "meta format": FORMAT}),
+    row("held in the first format", FIRST_FORMAT, take("B"), held(TTL, said(record_1("a")))),
+    row("it was held in the first format, and its lease has ended", without(FIRST_FORMAT, "lock"), take("B"), taken(),
+        {**AGAIN, **LOST, "meta format": FORMAT}),
     row("a newer format", {**ONCE, "meta format": NEWER}, take("B"), ["newer", NEWER]),
     row("the last holder's lease ended before it released", without(A, "lock"), take("B"), taken(), {**AGAIN, **LOST}),
     row("and the runs before that one are counted", {**without(A, "lock"), "meta failures": 3, "meta runs": 5, "meta success": run(2, "status 0")},
@@ -175,7 +179,7 @@ SHARED = [
     row("the first, after a lease that ended", without(held_by("A", "a"), "lock"), share("B"), taken(), first(**LOST, **{"meta unended": ""})),
     row("the first of some slots", ONCE, slot_of(2, "B"), taken(slot=0), first(0, **{"meta slots": 2})),
     row("one more", shared(S), share("B"), taken(), joined()),
-    row("one more, in the first format", without(shared(S), "meta format"), share("B"), taken(), joined(**{"meta format": FORMAT})),
+    row("one more, while it is held in the first format", shared(S, format=1), share("B"), refused_share()),
     row("one more, for which the lock must last longer", shared(S, left=TTL + 1000), share("B", ttl=2 * TTL), taken(2 * TTL),
         joined(**{"lock ends": at(3 * TTL), "holders ends": at(2 * TTL + LOST_KEPT), "holders B": at(2 * TTL), "holder:B ends": at(2 * TTL + LOST_KEPT),
                   "meta ends": at(2 * TTL + KEPT),

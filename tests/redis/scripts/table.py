@@ -37,6 +37,15 @@ Left = collections.namedtuple("Left", "ms")
 Has = collections.namedtuple("Has", "text")
 
 
+class Json(dict):
+    """A record in format 1."""
+
+
+class Said(dict):
+    """What a record says at least."""
+
+
+
 def at(ms):
     return Moment(ms, "ms")
 
@@ -55,9 +64,16 @@ def row(name, before, call, answer, changes=None, hears=None, denied="", watched
 # --- what is stored ------------------------------------------------------
 
 def record(take, **other):
-    """A holder, as its take writes it."""
-    return {"format": str(FORMAT), "take": take, "host": "h", "boot": "b", "pid": "7", "start": "70", "user": "u", "command": "c",
-            "since": "1000", "ttl": str(TTL), "hold": "0", "detached": "", "space": "4", "message": "m", **other}
+    """A holder, as its take writes it; what is "" is left out."""
+    fields = {"take": take, "since": "1000", "host": "h", "boot": "b", "pid": "7", "start": "70", "pid_space": "4", "user": "u", "command": "c",
+              "message": "m", "ttl": str(TTL), "format": str(FORMAT), **other}
+    return {name: value for name, value in fields.items() if value != ""}
+
+
+def record_1(take, **other):
+    """The same in format 1: JSON."""
+    return Json({"format": "1", "take": take, "host": "h", "boot": "b", "pid": "7", "start": "70", "user": "u", "command": "c",
+                 "since": "1000", "ttl": str(TTL), "hold": "0", "detached": "", "space": "4", "message": "m", **other})
 
 
 def run(ended, how, since=1000):
@@ -103,10 +119,13 @@ def shared(*sharers, left=1.5 * TTL, mode="shared", slots=0, **fields):
     return state
 
 
+WHO = Said({"host": "h", "pid": "7", "user": "u", "message": "m"})
+
+
 def waiter(listens=True, asked=-100, turn=0, mode="exclusive", slots=0, number=FORMAT):
     """turn: until when (ms from now); 0: it was not called."""
     return {"format": number, "listens": "01"[listens], "asked": at(asked), "turn": at(turn) if turn else "0", "mode": mode,
-            "slots": str(slots), "who": ["h", "7", "u", "m"]}
+            "slots": str(slots), "who": WHO}
 
 
 def waiting(name, came=-5000, alive=True, **what):
@@ -137,8 +156,10 @@ def left_queue(name):
 def take(token, name=None, ttl=TTL, again=False, since=1000, mode="exclusive", slots=0, hold=0, detached="", refusal="asks",
          waited=0, came=0, listens="0", message="m", remember=KEPT, once_per=0, unseen=""):
     """name: the id of the take, `token` in small letters if it is not given."""
-    return Call("take", 8, token, [token, ttl, name or token.lower(), "1" if again else "0", "h", "b", 7, 70, "u", "c", since, mode, slots,
-                                   hold, detached, refusal, waited, came, listens, 4, message, remember, once_per, unseen])
+    name = name or token.lower()
+    asked = record(name, since=str(since), detached=detached, message=message, ttl=str(ttl), format="")
+    return Call("take", 8, token, [token, ttl, name, "1" if again else "0", asked, mode, slots, hold, refusal, waited, came, listens, remember,
+                                   once_per, unseen])
 
 
 def share(token, name=None, **other):
@@ -188,13 +209,12 @@ def taken(left=TTL, slot=-1, fence=us(0)):
     return ["taken", fence, Left(left), slot, at(left)]
 
 
-SAID = ("take", "host", "boot", "pid", "start", "space", "user", "command", "since", "message", "detached", "released", "fence", "ttl")
-HELD = ("left", "ask", "holder", "mode", "reserved", "ahead", "came", "uncalled", "slots", "slots_taken", "paused", "paused_by", "pause_why")
+HELD = ("left", "ask", "mode", "reserved", "ahead", "came", "uncalled", "slots", "slots_taken", "paused", "paused_by", "pause_why", "holder")
 
 
 def said(of):
-    """A record, as answers have it; "" if there is none."""
-    return [{True: "true"}.get(of.get(field, ""), of.get(field, "")) for field in SAID] if of else ""
+    """A record in an answer, which may also say when it ends and the like; "" if there is none."""
+    return Said(of) if of else ""
 
 
 def held(left, by=None, mode="exclusive", **other):
@@ -209,7 +229,7 @@ def held(left, by=None, mode="exclusive", **other):
 
 
 def ours(left, mode="exclusive", slots=0, slot=-1):
-    return ["ours", Left(left), mode, slots, slot, at(left)]
+    return ["ours", Left(left), at(left), mode, slots, slot]
 
 
 RELEASED = ["released", "now"]

@@ -1,23 +1,29 @@
--- The keys, and what all scripts need: they include it first (embed.sh). A function is made
--- anew at each call, which costs more than to run it: what only some calls need is in the
--- other parts, and a script that knows its answer early returns before it includes them.
+-- The keys of a lock, and what nearly all scripts need: they include this file first (embed.sh).
 --
--- KEYS: lock, meta, own, holders, taken, counts, queue, waiters; a script is given as many
--- as it needs, from the left, because all keys given to it are watched
+-- KEYS: lock, meta, own, holders, taken, counts, queue, waiters; each script is given as many as
+-- it needs, from the left, because the server watches all keys that a script is given
 --
--- lock     the owner's token, or SHARED and the fence of the first of those who share it:
---          a lock that was lost and is shared anew has another value
--- meta     hash: the format (lock/format.h) of all of the lock's keys and holders, but not of
---          waiters, set by a take of the free lock; the last exclusive holder: its token,
---          "owner", and its "record" (JSON; '' once it has released the lock for others); the
---          mode in force; the last fence; what was (past()), and when the lock was last
---          "removed" by force; takes, losses, waited_ms, held_ms; the runs: "run", the last
---          one that ended, and "success" (lock/run_memory.h), the one that began last, with
---          its fence, "success_fence"; failures in a row, runs since the success, "unended" while the exclusive holder has one, "kept" as remembered
---          (ms); until when the lock is paused (server, ms), by whom and why
+-- lock     the owner's token, or SHARED and the fence of the first of those who share the lock:
+--          a lock that was lost and is shared again has another value
+-- meta     hash:
+--          format         (lock/format.h) of all keys and holders of the lock, but not of waiters;
+--                         set by a take of the free lock
+--          owner, record  the last exclusive holder: its token, and its record ('' once it has
+--                         released the lock for others)
+--          unended        "1" while that holder has a run that has not ended
+--          mode, slots    those in force
+--          fence          the last one
+--          run, success   the last run that ended, and of the successes the one that began last;
+--          success_fence  its fence; failures: in a row; runs: since that success
+--          kept           how long runs are remembered (ms)
+--          takes, losses, waited_ms, held_ms
+--          pause_ends     until when the lock is paused (server, ms), paused_by, pause_why
+--          removed        when the lock was last removed by force
+--          spent, requests, withdrawn, forced    what was: past()
+--          history, typical    reserved: the last 32 runs, and a summary of their lengths
 -- own      the record of one who shares the lock, as an exclusive holder's, with its fence,
---          slot and the end of its lease: the name ends in its token, and no other client
---          watches it
+--          slot, round (the value of the lock's key) and ends (server, ms): the name ends in its
+--          token, and no other client watches it
 -- holders  sorted set: each who shares the lock (member_of()) -> when its lease ends
 --          (server, ms)
 -- taken    bitmap of the slots that are taken
@@ -27,22 +33,22 @@
 -- queue    sorted set: the waiters, in order of arrival
 -- waiters  hash: what is known of them (store/redis/scripts/queue.lua)
 --
--- Those who share a lock watch it and their own key. So a join or a leave touches neither,
+-- Those who share a lock watch the lock's key and their own. So a join or a leave touches neither,
 -- unless the lock's expiry has to move (keep()). Only scripts that look at all holders go
 -- through them. Orders of events:
 --
 --   A holder joins or leaves -> holders, taken, meta and its own key change -> no other
---     holder is told.
---   Another client removes the lock -> all who share it are told, and have lost it. The
+--     holder is notified.
+--   Another client removes the lock -> all who share it are notified, and have lost it. The
 --     next one to share it begins with an empty set -> an own key from before it has
---     another value of the lock in it, and is worth nothing.
+--     another round in it, and is worth nothing.
 --   A lease ends -> it is not counted; its place in the set and its record stay until the
 --     next one joins, a few at a time (join()), so that its run is remembered. If none comes
 --     for a day, they go.
 --   All leases end -> the lock's key stays for half a lease at most -> the next take
 --     removes it.
 --   Another client removes the set -> nobody joins until the lock's key is gone; those who
---     share it keep it, and none of them can tell that it is the last.
+--     share the lock keep it, and none of them can tell that it is the last.
 
 local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared:'
@@ -91,18 +97,39 @@ local function newer(format)
 end
 if newer(known.format) then return newer(known.format) end
 
--- The types of a record's fields, if present: text, unless listed here.
-local RECORD_TYPES = {slot = 'number', released = 'boolean'}
-
--- What is known of a holder; nil if that is nothing, or not what we would write.
+-- What a record says of a holder; nil if nothing can be read, or the format is newer. A record is
+-- lines "NAME VALUE", each value percent-encoded (lock/fields.h); in format 1 it was JSON.
 local function record_in(text)
-  local decoded, record = pcall(cjson.decode, text)
-  if not decoded or type(record) ~= 'table' or not record.take or newer(record.format) then return nil end
-  for field, it in pairs(record) do
-    if type(it) ~= (RECORD_TYPES[field] or 'string') then return nil end
+  local record, name, value, at = {}, nil, nil, 1
+  while at do
+    name, value, at = string.match(text, '^(%S+) ([^\n]*)\n()', at)
+    if at then record[name] = value end
   end
-  local slot = record.slot or -1
-  return slot >= -1 and slot < 2147483648 and slot % 1 == 0 and record or nil
+  if string.sub(text, 1, 1) == '{' then
+    local decoded, found = pcall(cjson.decode, text)
+    record = decoded and found or {}
+    record.format = record.format or '1'
+    for _, value in pairs(record) do
+      if type(value) == 'table' or type(value) == 'userdata' then return nil end
+    end
+  end
+  local slot = tonumber(record.slot or -1)
+  local is_known = record.take and not newer(record.format) and slot and slot >= -1 and slot < 2147483648 and slot % 1 == 0
+  return is_known and record or nil
+end
+
+-- A record as answers have it.
+local function lines(record)
+  local text = {}
+  for name, value in pairs(record) do
+    text[#text + 1] = name .. ' ' .. tostring(value == true and 1 or value or '') .. '\n'
+  end
+  return table.concat(text)
+end
+
+-- A record as it is stored: in the format that it was found in.
+local function stored(record)
+  return record.format == '1' and cjson.encode(record) or lines(record)
 end
 
 -- The exclusive one.
@@ -159,13 +186,11 @@ local function plus(field, number)
   return whole((tonumber(known[field]) or 0) + number)
 end
 
--- A run has ended: `known` has it as the last one. Of those who share a lock the one that
--- began last may have ended first: its success counts, and an older one only ends a row of
--- failures. A dlock that does not know of success_fence leaves one behind that is too low.
+-- A run has ended: it becomes the last one in `known`. If several share a lock, the run that began
+-- last may end first: its success counts, and an older success only ends a row of failures.
 local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
-  local pid, user, host = who.pid or '', string.gsub(who.user or '', '\t', ' '), string.gsub(who.host or '', '\t', ' ')
-  known.run = table.concat({who.since or '0', ended, how, pid ~= '' and pid or '0', user, host, who.command or ''}, '\t')
+  known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')
   known.runs = plus('runs', 1)
   fence = fence or who.fence or known.fence
   if how == 'status 0' then
@@ -177,8 +202,9 @@ local function end_run(who, ended, how, fence)
   end
 end
 
+-- What meta must have for that.
 local function memory()
   if not known.run then return 'unended', '' end
-  local fence = known.success_fence -- if none is known, a field is said twice
-  return 'unended', '', fence and 'success_fence' or 'run', fence or known.run, 'run', known.run, 'success', known.success or '', 'failures', known.failures or '0', 'runs', known.runs or '0'
+  return 'unended', '', 'run', known.run, 'success', known.success or '', 'success_fence', known.success_fence or '',
+    'failures', known.failures or '0', 'runs', known.runs or '0'
 end

@@ -14,7 +14,7 @@ if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but 
 local now = now_ms()
 local was = state(now)
 learn('forced')
-was[5] = {} -- who waits is not said, and not to be remembered
+was[#was - 1] = {} -- the waiters are not said, and not remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 
 if value then

@@ -31,14 +31,6 @@ local function read_record(key)
   return record_in(text), true
 end
 
--- A record as answers have it (store/redis/look.c).
-local function say_holder(record)
-  local said = {}
-  for i, field in ipairs({'take', 'host', 'boot', 'pid', 'start', 'space', 'user', 'command', 'since', 'message', 'detached', 'released',
-    'fence', 'ttl'}) do said[i] = tostring(record[field] or '') end
-  return said
-end
-
 local function shares(record, now)
   return record and record.round == value and (tonumber(record.ends) or 0) > now
 end
@@ -49,7 +41,8 @@ local function share_of(key, now)
 end
 
 local function member_of(token, slot)
-  return (slot or -1) >= 0 and whole(slot) .. ' ' .. token or token
+  slot = tonumber(slot) or -1
+  return slot >= 0 and whole(slot) .. ' ' .. token or token
 end
 
 -- The slot (nil: none) and the token of a member.
@@ -142,11 +135,11 @@ local function lease_end(record)
   return left, left < 0 and -1 or now + left
 end
 
--- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1: never)}
+-- {"ours", left (ms; -1: no expiry), when it ends (server, ms; -1: never), mode, slots, slot}
 local function say_ours(record)
   local left, ends = lease_end(record)
-  if not record then return {'ours', left, 'exclusive', '0', '-1', ends} end
-  return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends}
+  if not record then return {'ours', left, ends, 'exclusive', '0', '-1'} end
+  return {'ours', left, ends, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
 end
 
 -- How long what is known of a share outlives its lease, so that the next take, or a look, finds
@@ -155,7 +148,7 @@ local LOST_KEPT_MS = 86400000
 
 local function write_record(record, now, left)
   record.ends = whole(now + left)
-  redis.call('SET', own, cjson.encode(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
+  redis.call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
 -- The set outlives the lock: what is in it then did not release.

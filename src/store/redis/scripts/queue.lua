@@ -3,8 +3,7 @@
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
 -- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this;
 --          whether it listens on its channel; when it asked last (ms); until when it is its
---          turn (ms; 0: it was not called since it asked); what it asked for; its host, pid,
---          user and message (JSON)
+--          turn (ms; 0: it was not called since it asked); what it asked for; its record
 --
 -- A client that frees the lock, or finds it free, calls the first waiter on that waiter's
 -- own channel ("turn"); from then on no other client may take the lock, for a while. A
@@ -74,10 +73,105 @@ local function tell_first(id)
   return tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
 end
 
-local open_queue
+local function waiter_of(id)
+  local text = redis.pcall('HGET', waiters, id)
+  if type(text) ~= 'string' then return nil end
+  local format, listens, asked, turn, mode, slots, who = string.match(text, '^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
+  local answer = newer(string.match(text, '^%d+'))
+  if answer then return {id = id, newer = answer, listens = true} end
+  return listens and {id = id, format = format, listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
+end
+
+local function write_waiter(it)
+  return redis.pcall('HSET', waiters, it.id,
+    table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
+end
+
+-- Times in the future are from before the server's clock was set back.
+local function has_asked(waiter, now, within)
+  return waiter.asked <= now and waiter.asked + within > now
+end
+
+-- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
+local function lives(waiter, now)
+  if not waiter then return false end
+  if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
+  return redis.pcall('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
+end
+
+-- The first live waiter; {} if there is none, or if the asker is the first. Dead ones
+-- before it are dropped.
+local function first_alive(now, asker)
+  local dropped = false
+  while true do
+    local id = first_waiter()
+    if not id or id == asker then return {} end
+    local waiter = waiter_of(id)
+    if lives(waiter, now) then
+      if dropped then tell_first(id) end
+      return waiter
+    end
+    if not remove(id) then return {} end
+    dropped = true
+  end
+end
+
+-- True if a waiter's request fits beside the present holders.
+local function fits(waiter, now)
+  if not value then return true end
+  if waiter.mode ~= known.mode or waiter.slots ~= known.slots then return false end
+  local held = redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf')
+  return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
+end
+
+-- A waiter that does not listen comes when it would have asked.
+local function call(waiter, now)
+  waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
+  write_waiter(waiter)
+  tell(waiter.id, 'turn')
+  return {id = waiter.id, ends = waiter.turn}
+end
+
+-- The waiters after the first show now whether they live, so that nobody has to wait for one
+-- after the other.
+local function call_before(asker, now)
+  for _, id in ipairs(redis.pcall('ZRANGE', queue, 1, NEAR - 1)) do
+    if id == asker then return end
+    local waiter = waiter_of(id)
+    if waiter and waiter.turn == 0 then call(waiter, now) end
+  end
+end
+
+-- Calls the first live waiter, if its request fits and it has not been called already. A
+-- waiter that is blocked for another reason must show that it lives, if it has not for
+-- long and another client asks. If the first has not come, or none has called it, it may be
+-- frozen, and so may others. Returns {id, ends, newer}: the waiter before the asker
+-- (nil: none, or unknown); until when it is its turn (nil: it is not called); what the
+-- script answers if the lock is free and the waiter's format is newer.
+local function call_next(now, asker)
+  local dropped = false
+  while true do
+    local waiter = first_alive(now, asker)
+    if not waiter.id then return {} end
+    if waiter.newer then
+      if not value then tell(waiter.id, 'turn') end
+      return {id = waiter.id, newer = not value and waiter.newer}
+    end
+    if waiter.turn > now and waiter.turn <= now + POLLER_MS then return {id = waiter.id, ends = waiter.turn} end
+    if waiter.turn == 0 then
+      local fitting = fits(waiter, now)
+      if not fitting and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
+      local called = call(waiter, now)
+      if asker and (fitting or dropped) then call_before(asker, now) end
+      return called
+    end
+    if not remove(waiter.id) then return {} end
+    dropped = true
+  end
+end
 
 local function tell_head(now, id)
-  if id and tell_first(id) then open_queue().first_alive(now) end
+  if id and tell_first(id) then first_alive(now) end
 end
 
 -- A client has left the lock, or the head of the queue: calls the waiter that may have the
@@ -86,7 +180,7 @@ local function hand_on(now, id)
   if value and not is_shared() then
     tell_head(now, id)
   elseif id then
-    open_queue().call_next(now)
+    call_next(now)
   end
 end
 
@@ -94,108 +188,6 @@ local function leave(id, now)
   local first = first_waiter()
   local rest = remove(id)
   if rest and first == id then hand_on(now, rest.head) end
-end
-
--- The rest, which most runs do not need: making the functions takes longer than running them.
-function open_queue()
-  local function waiter_of(id)
-    local text = redis.pcall('HGET', waiters, id)
-    if type(text) ~= 'string' then return nil end
-    local format, listens, asked, turn, mode, slots, who = string.match(text, '^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
-    local answer = newer(string.match(text, '^%d+'))
-    if answer then return {id = id, newer = answer, listens = true} end
-    return listens and {id = id, format = format, listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
-  end
-
-  local function write_waiter(it)
-    return redis.pcall('HSET', waiters, it.id,
-      table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
-  end
-
-  -- Times in the future are from before the server's clock was set back.
-  local function has_asked(waiter, now, within)
-    return waiter.asked <= now and waiter.asked + within > now
-  end
-
-  -- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
-  local function lives(waiter, now)
-    if not waiter then return false end
-    if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
-    return redis.pcall('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
-  end
-
-  -- The first live waiter; {} if there is none, or if the asker is the first. Dead ones
-  -- before it are dropped.
-  local function first_alive(now, asker)
-    local dropped = false
-    while true do
-      local id = first_waiter()
-      if not id or id == asker then return {} end
-      local waiter = waiter_of(id)
-      if lives(waiter, now) then
-        if dropped then tell_first(id) end
-        return waiter
-      end
-      if not remove(id) then return {} end
-      dropped = true
-    end
-  end
-
-  -- True if a waiter's request fits beside the present holders.
-  local function fits(waiter, now)
-    if not value then return true end
-    if waiter.mode ~= known.mode or waiter.slots ~= known.slots then return false end
-    local held = redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf')
-    return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
-  end
-
-  -- One that does not listen comes when it would have asked.
-  local function call(waiter, now)
-    waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
-    write_waiter(waiter)
-    tell(waiter.id, 'turn')
-    return {id = waiter.id, ends = waiter.turn}
-  end
-
-  -- Those behind the first show now whether they live, so that they need not be waited for one
-  -- after the other.
-  local function call_before(asker, now)
-    for _, id in ipairs(redis.pcall('ZRANGE', queue, 1, NEAR - 1)) do
-      if id == asker then return end
-      local waiter = waiter_of(id)
-      if waiter and waiter.turn == 0 then call(waiter, now) end
-    end
-  end
-
-  -- Calls the first live waiter, if its request fits and it has not been called already. A
-  -- waiter that is blocked for another reason must show that it lives, if it has not for
-  -- long and another client asks. If the first has not come, or none has called it, it may be
-  -- frozen, and so may others. Returns {id, ends, newer}: the waiter before the asker
-  -- (nil: none, or unknown); until when it is its turn (nil: it is not called); what the
-  -- script answers if the lock is free and the waiter's format is newer.
-  local function call_next(now, asker)
-    local dropped = false
-    while true do
-      local waiter = first_alive(now, asker)
-      if not waiter.id then return {} end
-      if waiter.newer then
-        if not value then tell(waiter.id, 'turn') end
-        return {id = waiter.id, newer = not value and waiter.newer}
-      end
-      if waiter.turn > now and waiter.turn <= now + POLLER_MS then return {id = waiter.id, ends = waiter.turn} end
-      if waiter.turn == 0 then
-        local fitting = fits(waiter, now)
-        if not fitting and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
-        local called = call(waiter, now)
-        if asker and (fitting or dropped) then call_before(asker, now) end
-        return called
-      end
-      if not remove(waiter.id) then return {} end
-      dropped = true
-    end
-  end
-
-  return {first_alive = first_alive, write_waiter = write_waiter, call_next = call_next, waiter_of = waiter_of, lives = lives}
 end
 
 -- What an ACL says against the command, in the words of Redis before 7, 7.0, and since 7.2;
@@ -214,15 +206,14 @@ end
 -- call cannot be called either, since the same user releases the lock; nor can one that may
 -- not join the queue.
 local function enqueue(it, came, listens, seen, now)
-  local q = open_queue()
   local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
   local queued = denial(redis.pcall('ZADD', queue, whole(came), it.id), 'ZADD')
   local uncalled = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err or queued
   it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not uncalled, now, 0
-  local written = denial(q.write_waiter(it), 'HSET')
+  local written = denial(write_waiter(it), 'HSET')
   redis.pcall('PEXPIRE', queue, KEPT_MS)
   redis.pcall('PEXPIRE', waiters, KEPT_MS)
-  q.first_alive(now, it.id)
+  first_alive(now, it.id)
   for _, id in ipairs(seen and redis.pcall('ZRANGE', queue, 0, NEAR - 1) or {}) do
     if id ~= it.id then tell(id, 'seen') end
   end

@@ -17,11 +17,12 @@
 -- that needs no memory: either all is written, or nothing, and the release is sent again. A late
 -- one writes the run or fails.
 
--- include common.lua
+-- include common.lua holders.lua queue.lua
 
-local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
-local outside = ARGV[11]
-local given_up = not outside and ARGV[5] == ''
+local token, id, wall, hold, ends = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4]), ARGV[5]
+local may_come, ended, result, began, fence, outside = ARGV[6] == '1', ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local given_up = not outside and ends == ''
+local holder = known.owner == token and last_holder() or nil
 
 -- The contents of meta are for people, except the fence; if they cannot be written the
 -- lock is still released, and the answer says why.
@@ -31,43 +32,78 @@ local function written(reply)
 end
 
 local function end_own_run(who, how)
-  if ARGV[9] ~= '0' then who.since = ARGV[9] end
-  end_run(who, ARGV[7], how, ARGV[10] ~= '0' and ARGV[10] or nil)
-end
-
-local function released()
-  return {'released', 'now', unwritten}
+  if began ~= '0' then who.since = began end
+  end_run(who, ended, how, fence ~= '0' and fence or nil)
 end
 
 local function note_release(who)
   local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
-  if ARGV[8] ~= '' and who.since then end_own_run(who, ARGV[8]) end
+  if result ~= '' and who.since then end_own_run(who, result) end
   if who == known.holder then
     who.released, who.message = true, nil
-    known.record = hold > 0 and cjson.encode(who) or ''
+    known.record = hold > 0 and stored(who) or ''
   end
   written(redis.pcall('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
-    'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0), memory()))
+    'held_ms', plus('held_ms', held), 'losses', plus('losses', ends == 'lost' and 1 or 0), memory()))
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, whole(kept_ms())) end
 end
 
--- Most releases are of an exclusive lock that nobody waits for, and need no more than this.
-local holder, first = known.owner == token and last_holder() or nil
-if holder and value == token and id == holder.take and not holder.released and not outside and not given_up and ARGV[6] ~= '1' and
-  (hold or tonumber(holder.hold) or 0) == 0 then
-  hold = 0
-  redis.call('DEL', lock)
-  value = false
-  note_release(holder)
-  first = redis.pcall('ZRANGE', queue, 0, 0)[1]
-  if not first then return released() end
+-- The record of our run if nothing has ended it, which is late then: the lease has ended, and
+-- nothing says that it was lost before. Those who come to share the lock later must not
+-- find the record of a run without an end.
+local function late_share()
+  local share = own and read_record(own)
+  return share and share.take == id and not share.released and redis.call('DEL', own) and share
 end
 
--- include holders.lua queue.lua
+-- What is written although the lock is not ours.
+local function note_end(how, record, counted)
+  local lost = how ~= 'released'
+  local run = known.unended == '1' and holder and holder.take == id and holder
+  if lost and (tonumber(ends) or 1e99) <= now_ms() and (record or 'ended') == 'ended' then
+    lost, record = false, 'late'
+    run = run or late_share()
+  end
+  if run and result ~= '' then
+    end_own_run(run, (not lost or result == 'stopped') and result or 'lost')
+    local write = lost and redis.pcall or redis.call
+    write('HSET', meta, memory())
+  end
+  if not given_up then hand_on(now_ms(), first_waiter()) end
+  if lost and not outside and not given_up and not counted then count('losses', 1) end
+  return {how, record or ''}
+end
 
-if first then
-  hand_on(now_ms(), first)
-  return released()
+local function release_share(record)
+  local now = now_ms()
+  local member = member_of(token, record.slot)
+  if hold > 0 then
+    local left = lease_end(record)
+    if left < 0 or left > hold then left = hold end
+    record.released, record.message = true, nil
+    redis.call('PEXPIRE', own, whole(left))
+    if record.take then write_record(record, now, left) end
+    redis.call('ZADD', holders, 'XX', whole(now + left), member)
+    local last, last_ends = last_to_end()
+    if last then keep(now, last_ends, true) end
+    return
+  end
+  redis.call('DEL', own)
+  if redis.call('ZREM', holders, member) == 1 then
+    local slot = tonumber(record.slot) or -1
+    if slot >= 0 then redis.call('SETBIT', taken, slot, 0) end
+    settle(now)
+  end
+end
+
+local function release_exclusive()
+  if hold > 0 then
+    local left = redis.call('PTTL', lock)
+    redis.call('PEXPIRE', lock, whole(left < 0 and hold or math.min(left, hold)))
+  else
+    redis.call('DEL', lock)
+    value = false
+  end
 end
 
 local how, record = standing(token, id)
@@ -79,67 +115,24 @@ if given_up then
   if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
+
 -- A take that is still on its way must not find the lock free: no client is left to release
 -- it. A lost take is withdrawn as well, so that the loss is counted once, though the answer to
 -- this may be lost and the release come again.
-local counted, lost = past('withdrawn', id, ''), how ~= 'ours' and how ~= 'released'
-local withdraws = not no_meta and not counted and (ARGV[6] == '1' or lost and id ~= '')
+local counted = past('withdrawn', id, '')
+local withdraws = not no_meta and not counted and (may_come or how ~= 'ours' and how ~= 'released' and id ~= '')
 if how ~= 'ours' then
   if withdraws then note('withdrawn', id, '-', '') end
-  local run = known.unended == '1' and holder and holder.take == id and holder
-  if lost and (tonumber(ARGV[5]) or 1e99) <= now_ms() and (record or 'ended') == 'ended' then
-    lost, record = false, 'late'
-    -- Otherwise those who come to share the lock later find the record of a run without an end.
-    local share = not run and own and read_record(own)
-    if share and share.take == id and not share.released and redis.call('DEL', own) then run = share end
-  end
-  if run and ARGV[8] ~= '' then
-    end_own_run(run, (not lost or ARGV[8] == 'stopped') and ARGV[8] or 'lost')
-    local write = lost and redis.pcall or redis.call
-    write('HSET', meta, memory())
-  end
-  if not given_up then hand_on(now_ms(), first_waiter()) end
-  if lost and not outside and not given_up and not counted then count('losses', 1) end
-  return {how, record or ''}
+  return note_end(how, record, counted)
 end
 
 local who = record or holder or {}
-if not hold then
-  hold = tonumber(who.hold) or 0
-  if hold > 0 then hold = math.max(0, hold - now_ms()) end
-end
-
-if record then
-  local now = now_ms()
-  local member = member_of(token, record.slot)
-  if hold > 0 then
-    local left = lease_end(record)
-    if left < 0 or left > hold then left = hold end
-    record.released, record.message = true, nil
-    redis.call('PEXPIRE', own, whole(left))
-    if record.take then write_record(record, now, left) end
-    redis.call('ZADD', holders, 'XX', whole(now + left), member)
-    local last, ends = last_to_end()
-    if last then keep(now, ends, true) end
-  else
-    redis.call('DEL', own)
-    if redis.call('ZREM', holders, member) == 1 then
-      if record.slot and record.slot >= 0 then redis.call('SETBIT', taken, record.slot, 0) end
-      settle(now)
-    end
-  end
-elseif hold > 0 then
-  local left = redis.call('PTTL', lock)
-  redis.call('PEXPIRE', lock, whole(left < 0 and hold or math.min(left, hold)))
-else
-  redis.call('DEL', lock)
-  value = false
-end
-
+hold = hold or math.max(0, (tonumber(who.hold) or 0) - now_ms())
+if record then release_share(record) else release_exclusive() end
 note_release(who)
 if withdraws then written(note('withdrawn', id, '-', '')) end
 -- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.
 if outside then written(note('requests', outside, who.take or '-', '-')) end
 if hold > 0 then tell_head(now_ms(), first_waiter()) else hand_on(now_ms(), first_waiter()) end
-return released()
+return {'released', 'now', unwritten}

@@ -6,11 +6,17 @@
 -- Returns {"ours", left (ms), when it ends (server, ms)} or {"unclear"}: check.lua knows why
 
 local lock, own = unpack(KEYS)
-local decoded, record = pcall(cjson.decode, redis.pcall('GET', own))
-if not decoded or type(record) ~= 'table' or (tonumber(record.format) or 1) > FORMAT or record.released or record.round ~= redis.pcall('GET', lock) or
-  (ARGV[1] ~= '' and record.take ~= ARGV[1]) then
+local found = redis.pcall('GET', own)
+local record = type(found) == 'string' and '\n' .. found or ''
+
+local function field(name)
+  return string.match(record, '\n' .. name .. ' ([^\n]*)')
+end
+
+if (tonumber(field('format')) or 1) > FORMAT or field('released') or field('round') ~= redis.pcall('GET', lock) or
+  (ARGV[1] ~= '' and field('take') ~= ARGV[1]) then
   return {'unclear'}
 end
-local time, ends = redis.call('TIME'), tonumber(record.ends) or 0
+local time, ends = redis.call('TIME'), tonumber(field('ends')) or 0
 local left = ends - tonumber(time[1]) * 1000 - math.floor(tonumber(time[2]) / 1000)
 return left > 0 and {'ours', left, ends} or {'unclear'}

@@ -8,28 +8,24 @@ if not value and not ((tonumber(known.fence) or 0) < 9007199254740991) then retu
 
 local WAITERS_SHOWN = 20
 
--- {token, left (ms; -1: no expiry), slot (-1: none), hold left (ms), say_holder() ('': not known)}
+-- {token, left (ms; -1: no expiry), hold left (ms), record ('': not known)}
 local function owner_state(token, left, record, now)
-  if not record then return {token, left, -1, 0, ''} end
-  return {token, left, record.slot or -1, whole(math.max(0, (tonumber(record.hold) or 0) - now)), say_holder(record)}
+  local hold = record and tonumber(record.hold) or 0
+  return {token, left, whole(math.max(0, hold - now)), record and lines(record) or ''}
 end
 
--- The number of live waiters (-1: unknown), and the first of them, each {host, pid, user,
--- message, since (server, ms), mode, slots}.
+-- The number of live waiters (-1: unknown), and the first of them, each a record with when it
+-- came (server, ms), mode and slots.
 local function list_waiters(now)
   local ids, number, first = redis.pcall('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
   if ids.err then return -1, first end
-  local q = open_queue()
   for i = 1, #ids, 2 do
-    local waiter = q.waiter_of(ids[i])
-    if q.lives(waiter, now) then
+    local waiter = waiter_of(ids[i])
+    if lives(waiter, now) then
       number = number + 1
-      if number <= WAITERS_SHOWN then
-        local known, who = pcall(cjson.decode, waiter.who)
-        local line = {}
-        for n = 1, 4 do line[n] = known and type(who) == 'table' and type(who[n]) == 'string' and who[n] or '' end
-        line[5], line[6], line[7] = whole(math.floor(read_end(ids[i + 1]) / 1000)), waiter.mode, waiter.slots
-        first[number] = line
+      if number <= WAITERS_SHOWN and not waiter.newer then
+        local came = whole(math.floor(read_end(ids[i + 1]) / 1000))
+        first[#first + 1] = 'came ' .. came .. '\nmode ' .. waiter.mode .. '\nslots ' .. waiter.slots .. '\n' .. waiter.who
       end
     end
   end
@@ -47,30 +43,31 @@ local function list_holders()
   return list
 end
 
--- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), the first of them,
--- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
--- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
--- failures in a row, runs and skips since the success, owners}
+-- {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last fence, last owner,
+-- released (wall clock, ms), what is left of a pause (ms), by whom, why, takes, conflicts, timeouts,
+-- losses, waited (ms), held (ms), failures in a row, runs and skips since the success, last run, last
+-- success, the first waiters, owners}
 local function state(now)
   local paused = pause_left(now)
   local number, first = list_waiters(now)
   learn('removed')
   local last_owner, released = string.match(known.spent or '', '^%S+ (%S+) (%d*)')
   released = whole(math.max(tonumber(released) or 0, tonumber(known.removed) or 0))
-  local answer = {'lock', '', '0', number, first, known.fence or '', last_owner or '', released ~= '0' and released or '',
+  local answer = {'lock', '', '0', number, known.fence or '', last_owner or '', released ~= '0' and released or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
-  -- Those whose leases have ended without a release have lost it; the next take writes that.
+  -- A lease that has ended without a release is lost; the next take writes that.
   if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
   for _, holder in ipairs(list) do
     local record = holder.record
     if record and not record.released and not shares(record, now) then end_run(record, '0', 'lost') end
   end
-  for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
-  answer[#answer + 1] = skips_now()
+  for _, field in ipairs({known.failures or '', known.runs or '', skips_now(), known.run or '', known.success or '', first}) do
+    answer[#answer + 1] = field
+  end
   local owners = {}
   if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'

@@ -1,34 +1,28 @@
 -- Takes the lock, or returns its holder.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
--- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply),
---       then the holder: host, boot id, pid, its start time, user, command, since (wall clock,
---       ms); mode, slots, hold (ms), detached ("1"), what a refusal means ("asks": it is asked
---       for again; "queues": and a place in the queue kept for it; "conflict" or "timeout": it
---       is given up), ms waited, when it came first (server, us; 0: now), whether it will
---       listen ("1", or "try": it is not known yet on this connection whether its user may
---       call waiters), the holder's pid namespace, message, how long the run is remembered
---       (ms), least time since the begin of the last success (ms; 0: any), "1" if it asks
---       since it has not heard for long that another waiter has
+-- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply), record of
+--       the holder, mode, slots, hold (ms), what a refusal means ("asks": the client asks again;
+--       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up),
+--       ms waited, when it came first (server, us; 0: now), whether it will listen ("1", or
+--       "try": it is not known yet on this connection whether its user may call waiters), how
+--       long the run is remembered (ms), least time since the start of the last success (ms; 0: any),
+--       "1" if it asks because it has not heard for long that another waiter has
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
---     -1: not known), say_holder() ('': not known), mode in force, "1" if it is free but
---     earlier waiters are asked first, how many these are (-1: not known), when we came
---     first, why waiters cannot be called, slots in force and taken ("": another mode), what
---     is left of a pause (ms), by whom, why}
+--     -1: not known), mode in force, "1" if the lock is free but earlier waiters are asked first,
+--     how many earlier waiters there are (-1: not known), when we came first, why waiters cannot
+--     be called, slots in force and taken ("": another mode), what is left of a pause (ms), by
+--     whom, why, record of the holder ('': not known)}
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
 
--- include common.lua
+-- include common.lua holders.lua queue.lua
 
-local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
-local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
-local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19], ARGV[20], ARGV[21], ARGV[22]
-
-if no_meta then return {'unusable', meta, 'it is not a hash'} end
--- Held up on its way, and given up meanwhile: no process is left to release it.
-if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
+local token, ttl, id, again, wanted = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1', ARGV[5]
+local mode, slots, hold, refusal, waited = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
+local came, listens, remember, once_per, unseen = tonumber(ARGV[11]) or 0, ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[15] == '1'
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -37,55 +31,7 @@ local now = math.floor(now_us / 1000)
 local is_new = came <= 0 -- it has never been in the queue
 if is_new or came > now_us then came = now_us end
 
--- Fences rise by the clock if keys are lost or the server is emptied, and by the last fence
--- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
-local function next_fence()
-  local last = known.fence and tonumber(known.fence) or 0
-  if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
-  return whole(math.max(now_us, last + 1))
-end
-
--- What every take writes into meta, which must not expire before the clock has passed the
--- fence, or a later one would be lower: a server's clock may have been far ahead.
-local function note_take(fence, ...)
-  if not value and known.unended == '1' and last_holder() then
-    end_run(last_holder(), '0', 'lost')
-    redis.pcall('HSET', meta, memory())
-  end
-  known.kept = remember
-  redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
-    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
-  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
-  redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
-end
-
-local function new_record()
-  return {format = whole(FORMAT), take = id, host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9],
-    command = ARGV[10], since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15],
-    space = space, message = message}
-end
-
--- The lock itself comes last: a failure before it leaves no lock behind.
-local function take_exclusive()
-  local fence, problem = next_fence()
-  if problem then return problem end
-  note_take(fence, 'owner', token, 'record', cjson.encode(new_record()), 'unended', remember ~= '0' and '1' or '')
-  redis.call('SET', lock, token, 'PX', ARGV[2])
-  value = token
-  return {'taken', fence, ttl, -1, now + ttl}
-end
-
--- The first waiter; false if there is none, nil if that is not known yet.
-local first
-if not value then first = redis.pcall('ZRANGE', queue, 0, 0)[1] or false end
-
--- Most takes find a free lock that nobody waits for, and need no more than this.
-if first == false and mode == 'exclusive' and (known.mode or mode) == mode and refusal ~= 'queues' and ARGV[23] == '0' and
-  not known.pause_ends then
-  return take_exclusive()
-end
-
--- include holders.lua queue.lua
+-- --- refusals ---
 
 -- The caller gives up, and does not run.
 local function skip()
@@ -95,16 +41,16 @@ local function skip()
   if not is_new then leave(id, now) end
 end
 
--- The answer if the last success began so short a time ago that the job is done; by the clocks
+-- The answer if the last success began so short a time ago that the job is done, by the clocks
 -- of the hosts.
 local function done()
-  local began = ARGV[23] ~= '0' and tonumber(string.match(known.success or '', '^%d+'))
-  if not began or math.abs(tonumber(ARGV[11]) - began) >= tonumber(ARGV[23]) then return nil end
-  local host
-  began, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
+  local began = once_per > 0 and tonumber(string.match(known.success or '', '^%d+'))
+  local since = tonumber(string.match(wanted, '\nsince (%d+)')) or 0
+  if not began or math.abs(since - began) >= once_per then return nil end
+  local start, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
   skip()
   redis.pcall('PEXPIRE', counts, whole(kept_ms()))
-  return {'done', began or '0', host or ''}
+  return {'done', start or '0', host or ''}
 end
 
 -- How many come before us, and why waiters cannot be called.
@@ -113,8 +59,8 @@ local function note_refusal()
     count(refusal .. 's', 1)
     skip()
   elseif refusal == 'queues' then
-    local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = cjson.encode({ARGV[5], ARGV[7], ARGV[9], message})}
-    local uncalled = enqueue(us, came, listens, ARGV[24] == '1', now)
+    local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = wanted}
+    local uncalled = enqueue(us, came, listens, unseen, now)
     local place = redis.pcall('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, uncalled
   end
@@ -129,21 +75,14 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   if paused > 0 and ask >= 0 then ask = math.max(ask, paused) end
   local place, uncalled = note_refusal()
   local of_slots = mode_in_force == 'slots'
-  return {'held', left, ask, who and say_holder(who) or '', mode_in_force, reserved or '', place, whole(came), uncalled,
-    of_slots and known.slots or '', of_slots and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
-    whole(paused), known.paused_by or '', known.pause_why or ''}
+  return {'held', left, ask, mode_in_force, reserved or '', place, whole(came), uncalled, of_slots and known.slots or '',
+    of_slots and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
+    whole(paused), known.paused_by or '', known.pause_why or '', who and lines(who) or ''}
 end
+
+-- --- what was before ---
 
 local DROPPED_MOST = 20
-
--- Returns {ours, ends, newer}: whether it is our turn; if not, until when it is another
--- waiter's; what to answer if that is not known.
-local function may_go()
-  if first == nil then first = first_waiter() or false end
-  if not first or first == id then return {ours = true} end
-  local called = open_queue().call_next(now, id)
-  return {ours = not called.id, ends = called.ends, newer = called.newer}
-end
 
 -- Holders whose leases have ended, or whose lock another client has removed.
 local function drop(members)
@@ -164,7 +103,7 @@ local function drop(members)
   if lost then redis.pcall('HSET', meta, memory()) end
 end
 
--- Those from before it was free; of a crowd, the rest is not remembered.
+-- Those from before the lock was free; of a crowd, the rest is not remembered.
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   local old = allowed(redis.pcall('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
@@ -172,7 +111,43 @@ local function forget_old_holders()
   if old.err or #old > 0 then redis.call('UNLINK', holders, taken) end
 end
 
--- The answer if this is the record of a take whose reply was lost: it did happen. WAIT counts
+-- The take whose reply was lost did happen, and its record is gone (evicted). A token that no
+-- user chose is ours alone: the lock is released, and taken again.
+local function release_unrecorded()
+  if not again or token ~= id then return end
+  if value == token and known.owner ~= token then
+    redis.call('DEL', lock)
+    value = false
+  elseif is_shared() and mode == 'shared' and not share_of(own, now) then
+    if redis.call('ZREM', holders, token) == 1 then settle(now) end
+  end
+end
+
+-- --- takes ---
+
+-- Fences rise by the clock if keys are lost or the server is emptied, and by the last fence
+-- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
+local function next_fence()
+  local last = known.fence and tonumber(known.fence) or 0
+  if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
+  return whole(math.max(now_us, last + 1))
+end
+
+-- What every take writes into meta, which must not expire before the clock has passed the
+-- fence, or a later fence would be lower: a server's clock may have been far ahead.
+local function note_take(fence, ...)
+  if not value and known.unended == '1' and last_holder() then
+    end_run(last_holder(), '0', 'lost')
+    redis.pcall('HSET', meta, memory())
+  end
+  known.kept = remember
+  redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
+    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
+  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
+  redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+end
+
+-- The answer if this is the record of a take whose reply was lost: that take did happen. WAIT counts
 -- the replicas that have what its own connection wrote last, and the take was written on
 -- another one. Without meta (evicted), the mode is from the take.
 local function taken_before(record)
@@ -183,6 +158,20 @@ local function taken_before(record)
   return {'taken', fence, left, record.slot or -1, ends}
 end
 
+local function new_record()
+  return wanted .. 'format ' .. whole(FORMAT) .. '\n' .. (hold > 0 and 'hold ' .. whole(now + hold) .. '\n' or '')
+end
+
+-- The lock itself comes last: a failure before it leaves no lock behind.
+local function take_exclusive()
+  local fence, problem = next_fence()
+  if problem then return problem end
+  note_take(fence, 'owner', token, 'record', new_record(), 'unended', remember ~= '0' and '1' or '')
+  redis.call('SET', lock, token, 'PX', ARGV[2])
+  value = token
+  return {'taken', fence, ttl, -1, now + ttl}
+end
+
 local function take_share(slot, last)
   local fence, problem = next_fence()
   if problem then return problem end
@@ -190,7 +179,7 @@ local function take_share(slot, last)
   note_take(fence)
   local is_first, ends = not value, now + ttl
   value = value or SHARED .. fence
-  local record = new_record()
+  local record = record_in(new_record())
   record.fence, record.slot, record.round = fence, slot, value
   write_record(record, now, ttl)
   redis.call('ZADD', holders, whole(ends), member_of(token, slot))
@@ -212,10 +201,21 @@ local function take(slot, last)
   if answer then return answer end
   if not value then forget_old_holders() end
   answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
-  if first then leave(id, now) end
+  if not is_new then leave(id, now) end
   if refusal == 'queues' then redis.call('GET', lock) end
   return answer
 end
+
+-- Returns {ours, ends, newer}: whether it is our turn; if not, until when it is another
+-- waiter's; what to answer if that is not known.
+local function may_go()
+  local first = first_waiter()
+  if not first or first == id then return {ours = true} end
+  local called = call_next(now, id)
+  return {ours = not called.id, ends = called.ends, newer = called.newer}
+end
+
+-- --- the states of the lock ---
 
 -- The lowest slot that is free; none if that cannot be known.
 local function free_slot()
@@ -243,35 +243,26 @@ local function join(last)
   return refuse(left, turn.ends and turn.ends - now or left, read_record(holder_key(holder)), mode)
 end
 
--- The take whose reply was lost did happen, and its record is gone (evicted). A token that no
--- user chose is ours alone: the lock is released, and asked for anew.
-if again and token == id then
-  if value == token and known.owner ~= token then
-    redis.call('DEL', lock)
-    value = false
-  elseif is_shared() and mode == 'shared' and not share_of(own, now) then
-    if redis.call('ZREM', holders, token) == 1 then settle(now) end
-  end
-end
-
-if is_shared() then
+-- Nil if all leases have ended: the lock is free then.
+local function ask_sharers()
   local last, ends = last_to_end()
   local answer = again and last and taken_before(share_of(own, now))
   if answer then return answer end
-  if not last or ends > now then
-    local left = last and ends - now or redis.call('PTTL', lock)
-    -- Holders have one format.
-    local same = tonumber(known.format or 1) == FORMAT
-    if last and same and mode == known.mode and slots == known.slots then return join(ends) end
-    -- Without the set, its holders are not known.
-    local _, holder = read_member(last or '')
-    return refuse(left, left, last and read_record(holder_key(holder)), known.mode or 'shared')
+  if last and ends <= now then
+    redis.call('DEL', lock)
+    value = false
+    return nil
   end
-  redis.call('DEL', lock)
-  value = false
+  -- Holders have one format.
+  local same = tonumber(known.format or 1) == FORMAT
+  if last and same and mode == known.mode and slots == known.slots then return join(ends) end
+  -- Without the set, its holders are not known.
+  local left = last and ends - now or redis.call('PTTL', lock)
+  local _, holder = read_member(last or '')
+  return refuse(left, left, last and read_record(holder_key(holder)), known.mode or 'shared')
 end
 
-if value then
+local function ask_holder()
   local holder = value == known.owner and last_holder()
   local answer = value == token and taken_before(holder)
   if answer then return answer end
@@ -279,9 +270,18 @@ if value then
   return refuse(left, left, holder, 'exclusive')
 end
 
--- Free.
-if pause_left(now) > 0 then return refuse(-1, 0, nil, 'exclusive') end
-local turn = may_go()
-if turn.newer then return turn.newer end
-if not turn.ours then return refuse(-1, turn.ends - now, nil, 'exclusive', '1') end
-return take(mode == 'slots' and 0 or -1)
+local function take_free()
+  if pause_left(now) > 0 then return refuse(-1, 0, nil, 'exclusive') end
+  local turn = may_go()
+  if turn.newer then return turn.newer end
+  if not turn.ours then return refuse(-1, turn.ends - now, nil, 'exclusive', '1') end
+  return take(mode == 'slots' and 0 or -1)
+end
+
+if no_meta then return {'unusable', meta, 'it is not a hash'} end
+-- Held up on its way, and given up meanwhile: no process is left to release it.
+if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
+release_unrecorded()
+local answer = is_shared() and ask_sharers()
+if answer then return answer end
+return value and ask_holder() or take_free()
