@@ -4,7 +4,7 @@
 #include "ui/report.h"
 #include "util/exit_status.h"
 #include "util/message.h"
-#include "util/stack.h"
+#include "util/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>

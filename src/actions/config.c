@@ -3,7 +3,7 @@
 #include "actions/actions.h"
 #include "redis/url.h"
 #include "ui/report.h"
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/json.h"
 #include "util/text.h"
 

@@ -8,7 +8,7 @@
 #include "process/signals.h"
 #include "ui/report.h"
 #include "ui/wait_text.h"
-#include "util/stack.h"
+#include "util/thread.h"
 
 #include <locale.h>
 #include <stdio.h>

@@ -10,10 +10,10 @@
 #include "ui/lock_print.h"
 #include "ui/progress.h"
 #include "ui/report.h"
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/fileutils.h"
-#include "util/stack.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #include <locale.h>
 #include <poll.h>

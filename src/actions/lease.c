@@ -9,7 +9,7 @@
 #include "run/wait.h"
 #include "ui/lock_print.h"
 #include "ui/report.h"
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/json.h"
 #include "util/text.h"
 

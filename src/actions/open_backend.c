@@ -10,7 +10,7 @@
 #include "store/quorum/backend.h"
 #include "store/redis/backend.h"
 #include "ui/report.h"
-#include "util/secret_file.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "actions/open_backend.h"
 #include "config/held_store.h"
 #include "config/lock_key.h"
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/text.h"
 
 #include <stdlib.h>

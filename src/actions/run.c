@@ -6,8 +6,8 @@
 #include "run/supervise.h"
 #include "run/watchdog.h"
 #include "ui/report.h"
-#include "util/duration.h"
-#include "util/signames.h"
+#include "util/clock.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <stdint.h>

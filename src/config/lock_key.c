@@ -1,7 +1,7 @@
 #include "config/lock_key.h"
 
 #include "ui/report.h"
-#include "util/secret_file.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 

@@ -2,8 +2,7 @@
 #include "config/config_int.h"
 #include "lock/lock_name.h"
 #include "lock/token.h"
-#include "util/duration.h"
-#include "util/signames.h"
+#include "util/clock.h"
 #include "util/text.h"
 
 #include <stdarg.h>

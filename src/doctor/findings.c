@@ -2,7 +2,6 @@
 
 #include "util/array.h"
 #include "util/json.h"
-#include "util/mbwidth.h"
 #include "util/text.h"
 
 #include <stdarg.h>

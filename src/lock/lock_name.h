@@ -3,7 +3,7 @@
 #define DLOCK_LOCK_LOCK_NAME_H
 
 #include "lock/result.h"
-#include "util/secret_file.h"
+#include "util/fileutils.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -41,7 +41,7 @@
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
-#include "util/signames.h"
+#include "util/text.h"
 
 #include <fcntl.h>
 #include <poll.h>

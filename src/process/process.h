@@ -5,7 +5,7 @@
 
 #include "process/signals.h"
 #include "process/tree.h"
-#include "util/environment.h"
+#include "util/array.h"
 #include "util/errmsg.h"
 #include "util/exit_status.h"
 #include "util/message.h"

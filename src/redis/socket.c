@@ -22,7 +22,7 @@
  * getaddrinfo(3) cannot be interrupted, and a resolver that hangs holds it for many
  * seconds. So a name (not a numeric address) is looked up by a thread of its own, and the
  * asking thread may abandon it. An abandoned thread reads the environment whenever it likes, so
- * dlock never changes its own (util/environment.h).
+ * dlock never changes its own (util/array.h).
  *
  * Ownership: struct lookup belongs to both threads, counted by `owners`. The thread
  * writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them only

@@ -11,7 +11,6 @@
 
 #include "util/dl_openssl.h"
 #include "util/fileutils.h"
-#include "util/secret_file.h"
 #include "util/text.h"
 
 #include <arpa/inet.h>

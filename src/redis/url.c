@@ -1,6 +1,6 @@
 #include "redis/url.h"
 
-#include "util/secret_file.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "store/file/dir_backend.h"
 #include "ui/lock_print.h"
 #include "ui/wait_text.h"
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/text.h"
 
 #include <inttypes.h>

@@ -24,7 +24,7 @@
 #include "store/file/dir.h"
 #include "util/clock.h"
 #include "util/fileutils.h"
-#include "util/stack.h"
+#include "util/thread.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "run/expiry.h"
 
-#include "util/duration.h"
-#include "util/signames.h"
+#include "util/clock.h"
+#include "util/text.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #define DLOCK_RUN_HELD_LOCKS_H
 
 #include "lock/lease.h"
-#include "util/environment.h"
+#include "util/array.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,7 +12,7 @@
 #include "run/wait.h"
 
 #include "ui/lock_print.h"
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/fileutils.h"
 
 #include <errno.h>

@@ -57,7 +57,7 @@
  */
 #include "run/watch.h"
 
-#include "util/duration.h"
+#include "util/clock.h"
 #include "util/fileutils.h"
 #include "util/thread.h"
 

@@ -3,10 +3,10 @@
 #ifndef DLOCK_RUN_WATCHDOG_H
 #define DLOCK_RUN_WATCHDOG_H
 
+#include "util/array.h"
 #include "util/clock.h"
-#include "util/environment.h"
 #include "util/errmsg.h"
-#include "util/sd_notify.h"
+#include "util/message.h"
 
 #include <stdbool.h>
 

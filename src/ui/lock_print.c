@@ -4,9 +4,7 @@
 #include "ui/progress.h"
 #include "ui/wait_text.h"
 #include "util/array.h"
-#include "util/duration.h"
-#include "util/mbwidth.h"
-#include "util/signames.h"
+#include "util/clock.h"
 #include "util/text.h"
 
 #include <inttypes.h>

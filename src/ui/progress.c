@@ -1,6 +1,6 @@
 #include "ui/progress.h"
 
-#include "util/mbwidth.h"
+#include "util/text.h"
 
 #include <locale.h>
 #include <signal.h>

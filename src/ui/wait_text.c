@@ -1,7 +1,6 @@
 #include "ui/wait_text.h"
 
-#include "util/duration.h"
-#include "util/mbwidth.h"
+#include "util/clock.h"
 #include "util/text.h"
 
 #include <stdarg.h>

@@ -1,5 +1,25 @@
 #include "util/dl_openssl.h"
 
+#ifdef STATIC_BINARY /* which cannot load a library */
+
+const struct openssl *openssl(void)
+{
+    static const struct openssl none;
+    return &none;
+}
+
+bool openssl_open(enum openssl_part part, struct errmsg *why)
+{
+    errmsg_set(
+        why,
+        "%s needs OpenSSL, which this static build of dlock (--enable-static-binary) cannot load; "
+        "a build with shared libraries can",
+        part == OPENSSL_TLS ? "TLS" : "a hashed name");
+    return false;
+}
+
+#else
+
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -96,3 +116,5 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
                                             sizeof ssl_functions / sizeof *ssl_functions, why);
     return is_open[part];
 }
+
+#endif

@@ -2,9 +2,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <wchar.h>
+
+/* --- text ----------------------------------------------------------------- */
 
 char *text_copy(char *target, size_t size, const char *source)
 {
@@ -190,5 +196,109 @@ char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE])
         snprintf(text, SIZE_TEXT_SIZE, "%u.%u %s", whole, tenths, units[i]);
     else
         snprintf(text, SIZE_TEXT_SIZE, "%u %s", whole, units[i]);
+    return text;
+}
+
+/* --- columns -------------------------------------------------------------- */
+
+/* Reads the next character: its bytes, and in *columns its width; if the C library does not
+ * know it, as many as it can have. */
+static size_t next_character(const char *text, size_t left, int *columns)
+{
+    wchar_t wide;
+    mbstate_t state = {0};
+    size_t length = utf8_length(text, left);
+    if (length <= 1)
+        *columns = 1;
+    else if (mbrtowc(&wide, text, left, &state) != length)
+        *columns = 2;
+    else
+        *columns = wcwidth(wide) >= 0 ? wcwidth(wide) : 1;
+    return length > 0 ? length : 1;
+}
+
+int mbwidth_of(const char *text)
+{
+    int width = 0, columns;
+    for (size_t left = strlen(text); left > 0;) {
+        size_t length = next_character(text, left, &columns);
+        width += columns;
+        text += length;
+        left -= length;
+    }
+    return width;
+}
+
+size_t mbwidth_fit(const char *text, int columns, int *used)
+{
+    size_t fits = 0;
+    int more;
+    *used = 0;
+    for (size_t left = strlen(text); left > 0;) {
+        size_t length = next_character(text + fits, left, &more);
+        if (*used + more > columns)
+            break;
+        *used += more;
+        fits += length;
+        left -= length;
+    }
+    return fits;
+}
+
+/* --- signals -------------------------------------------------------------- */
+
+/* Only glibc has sigabbrev_np(3). Of several names of one signal the last one
+ * is shown. */
+static const struct named_signal {
+    const char *name;
+    int number;
+} named_signals[] = {
+    {"IOT", SIGABRT},      {"CLD", SIGCHLD},      {"POLL", SIGIO},
+#ifdef SIGSTKFLT
+    {"STKFLT", SIGSTKFLT},
+#endif
+    {"HUP", SIGHUP},       {"INT", SIGINT},       {"QUIT", SIGQUIT},   {"ILL", SIGILL},
+    {"TRAP", SIGTRAP},     {"ABRT", SIGABRT},     {"BUS", SIGBUS},     {"FPE", SIGFPE},
+    {"KILL", SIGKILL},     {"USR1", SIGUSR1},     {"SEGV", SIGSEGV},   {"USR2", SIGUSR2},
+    {"PIPE", SIGPIPE},     {"ALRM", SIGALRM},     {"TERM", SIGTERM},   {"CHLD", SIGCHLD},
+    {"CONT", SIGCONT},     {"STOP", SIGSTOP},     {"TSTP", SIGTSTP},   {"TTIN", SIGTTIN},
+    {"TTOU", SIGTTOU},     {"URG", SIGURG},       {"XCPU", SIGXCPU},   {"XFSZ", SIGXFSZ},
+    {"PROF", SIGPROF},     {"VTALRM", SIGVTALRM}, {"WINCH", SIGWINCH}, {"IO", SIGIO},
+    {"PWR", SIGPWR},       {"SYS", SIGSYS},
+};
+
+/* "RTMIN", "RTMIN+1", "RTMAX", "RTMAX-1". */
+static int parse_real_time(const char *text)
+{
+    int64_t steps = 0;
+    bool from_end = strncasecmp(text, "RTMAX", 5) == 0;
+    if (!from_end && strncasecmp(text, "RTMIN", 5) != 0)
+        return 0;
+    text += 5;
+    if (*text != '\0' && (*text != (from_end ? '-' : '+') ||
+                          !number_parse(text + 1, 0, SIGRTMAX - SIGRTMIN, &steps)))
+        return 0;
+    return from_end ? SIGRTMAX - (int)steps : SIGRTMIN + (int)steps;
+}
+
+int signame_parse(const char *text)
+{
+    int64_t number;
+    if (number_parse(text, 1, SIGRTMAX, &number))
+        return (int)number;
+    if (strncasecmp(text, "SIG", 3) == 0)
+        text += 3;
+    for (size_t i = 0; i < sizeof named_signals / sizeof *named_signals; i++)
+        if (strcasecmp(text, named_signals[i].name) == 0)
+            return named_signals[i].number;
+    return parse_real_time(text);
+}
+
+char *signame_format(int signal, char *text, size_t size)
+{
+    snprintf(text, size, "signal %d", signal);
+    for (size_t i = 0; i < sizeof named_signals / sizeof *named_signals; i++)
+        if (named_signals[i].number == signal)
+            snprintf(text, size, "SIG%s", named_signals[i].name);
     return text;
 }

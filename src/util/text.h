@@ -1,5 +1,5 @@
-/* Small text functions that several files share: bounded building, UTF-8,
- * escaping of foreign text, percent-encoding. No allocation. */
+/* Text: bounded copies, UTF-8, escaping of foreign text, percent-encoding, numbers; its width on a
+ * terminal; the names of signals. No allocation. */
 #ifndef DLOCK_UTIL_TEXT_H
 #define DLOCK_UTIL_TEXT_H
 
@@ -42,5 +42,23 @@ char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE]);
 /* Reads a whole decimal number, with nothing before or after it. False if it is
  * not one or is outside least..most. */
 bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out);
+
+/* --- the width on a terminal, by the locale that setlocale(3) has set ------- */
+
+/* The columns of the whole text. An invalid byte counts as one. */
+int mbwidth_of(const char *text);
+
+/* The length in bytes of as many whole characters, each with the combining ones
+ * that belong to it, as fit in this many columns, and in *used how many they
+ * need. */
+size_t mbwidth_fit(const char *text, int columns, int *used);
+
+/* --- signals by name: "TERM", "SIGTERM", "15", "RTMIN+1", "RTMAX-1" ---------- */
+
+/* Returns the signal's number, 0 if there is no such signal. */
+int signame_parse(const char *text);
+
+/* Writes "SIGTERM", or "signal 40" for one without a name. Returns text. */
+char *signame_format(int signal, char *text, size_t size);
 
 #endif

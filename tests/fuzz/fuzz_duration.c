@@ -1,7 +1,7 @@
 /* Durations: what is read is written in a form that is read as the same, unless it is
  * as good as infinite. */
 #include "fuzz.h"
-#include "util/duration.h"
+#include "util/clock.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,6 @@
 #include "lock/lock_name.h"
 #include "lock/token.h"
 #include "store/redis/keys.h"
-#include "util/signames.h"
 #include "util/text.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Files of one secret: its bytes but for one line end; and those of an owner token. */
 #include "actions/token_file.h"
 #include "fuzz.h"
-#include "util/secret_file.h"
+#include "util/fileutils.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

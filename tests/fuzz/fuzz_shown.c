@@ -6,7 +6,6 @@
 #include "ui/progress.h"
 #include "ui/wait_text.h"
 #include "util/json.h"
-#include "util/mbwidth.h"
 #include "util/message.h"
 #include "util/text.h"
 

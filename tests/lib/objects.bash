@@ -8,7 +8,7 @@ compile_objects() {
     shift
     sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../src" && pwd)
     # shellcheck disable=SC2016
-    find "$sources" -name '*.c' ! -name no_openssl.c | # which is of the static build
+    find "$sources" -name '*.c' |
         while read -r source; do
             local object=${source#"$sources/"}
             object=${object%.c}.o

@@ -110,12 +110,10 @@ twice() {
 import collections, pathlib, re, sys
 FUNCTION = re.compile(r"^((?:[a-z]\w*[ *]+)+?)(\w+)\([^;{}]*\)\s*\{", re.M)
 STRUCT = re.compile(r"^(struct )(\w+) \{", re.M)
-# One of the two files is built: with OpenSSL, or without.
-EITHER = {"dl_openssl.c", "no_openssl.c"}
 for pattern in FUNCTION, STRUCT:
     places, shared = collections.defaultdict(set), set()
     for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.[ch]")):
-        if path.name != "embedded.h" and path.name not in EITHER:
+        if path.name != "embedded.h":
             for before, name in pattern.findall(path.read_text()):
                 places[name].add(str(path.relative_to(sys.argv[1])))
                 if path.suffix == ".h" or not before.startswith(("static ", "struct ")):

@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include "util/clock.h"
-#include "util/duration.h"
 
 static const struct {
     const char *text;

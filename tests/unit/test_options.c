@@ -2,8 +2,8 @@
  * refused. */
 #include "read_options.h"
 
-#include "util/duration.h"
-#include "util/signames.h"
+#include "util/clock.h"
+#include "util/text.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* Signals by name and number. */
 #include "unit.h"
 
-#include "util/signames.h"
+#include "util/text.h"
 
 #include <signal.h>
 

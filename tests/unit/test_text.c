@@ -1,7 +1,6 @@
 /* UTF-8, escapes of foreign text, percent-coding, whole numbers, sizes, widths on a terminal. */
 #include "unit.h"
 
-#include "util/mbwidth.h"
 #include "util/text.h"
 
 #include <locale.h>

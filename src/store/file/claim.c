@@ -14,7 +14,7 @@
 #include "store/file/shared_table.h"
 #include "util/clock.h"
 #include "util/fileutils.h"
-#include "util/sd_notify.h"
+#include "util/message.h"
 
 #include <errno.h>
 #include <fcntl.h>

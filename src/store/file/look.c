@@ -5,8 +5,8 @@
 #include "store/file/runs.h"
 #include "util/array.h"
 #include "util/fileutils.h"
-#include "util/stack.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #include <dirent.h>
 #include <errno.h>
