@@ -75,7 +75,6 @@ END
 # The cycles that are still there. Remove a line with the cycle.
 known_cycles='run/attach_record run/held_locks
 store/file/runs store/file/store
-store/quorum/take store/quorum/verdict
 store/redis/backend store/redis/cluster_list'
 
 @test "no two files include each other or call each other's functions, even through others" {

@@ -1,7 +1,7 @@
 /* What a majority of servers makes of what each of them says. */
 #include "unit.h"
 
-#include "store/quorum/quorum.h"
+#include "store/quorum/quorum_int.h"
 
 #include <stdlib.h>
 
@@ -28,6 +28,7 @@ static void say(const char *results, const char *had)
     quorum.need = quorum.count / 2 + 1;
     for (int i = 0; i < quorum.count; i++) {
         struct quorum_member *member = &quorum.members[i];
+        member->bit = 1U << i;
         member->result = result_of(results[i]);
         member->standing = had == NULL || had[i] == '+' ? MEMBER_GRANTS : MEMBER_WITHOUT;
         errmsg_set(&member->why, "server %d", i + 1);
@@ -38,24 +39,23 @@ TEST(test_counts)
 {
     static const struct {
         const char *results;
-        struct quorum_count count;
+        int ok, held, past, bad, silent;
     } rows[] = {
-        {"OOO", {.ok = 3}},
-        {"OHG", {.ok = 1, .held = 1, .lost = 1}},
-        {"GFLE", {.lost = 4}},
-        {"RIS", {.bad = 3}},
-        {"UCO", {.ok = 1, .silent = 2}},
-        {"OOHHUURRG", {.ok = 2, .held = 2, .silent = 2, .bad = 2, .lost = 1}},
+        {"OOO", .ok = 3},
+        {"OHG", .ok = 1, .held = 1, .past = 1},
+        {"GFLE", .past = 4},
+        {"RIS", .bad = 3},
+        {"UCO", .ok = 1, .silent = 2},
+        {"OOHHUURRG", .ok = 2, .held = 2, .silent = 2, .bad = 2, .past = 1},
     };
     FOR_ROWS(row, rows)
     {
         say(row->results, NULL);
-        struct quorum_count count = quorum_count_all(&quorum);
-        row_int(row->results, count.ok, row->count.ok);
-        row_int(row->results, count.held, row->count.held);
-        row_int(row->results, count.lost, row->count.lost);
-        row_int(row->results, count.bad, row->count.bad);
-        row_int(row->results, count.silent, row->count.silent);
+        row_int(row->results, quorum_count(&quorum, RESULT_OK), row->ok);
+        row_int(row->results, quorum_count(&quorum, RESULT_HELD), row->held);
+        row_int(row->results, quorum_count(&quorum, RESULT_PAST), row->past);
+        row_int(row->results, quorum_count(&quorum, RESULT_BAD), row->bad);
+        row_int(row->results, quorum_count(&quorum, RESULT_SILENT), row->silent);
     }
 }
 
@@ -154,8 +154,8 @@ TEST(test_verdict)
     {
         struct errmsg why = {""};
         say(row->results, row->had);
-        row_int(row->name, quorum_verdict(&quorum, quorum_grants, row->cancelled, &why),
-                row->verdict);
+        member_set had = quorum_members(&quorum, MEMBER_GRANTS);
+        row_int(row->name, quorum_verdict(&quorum, had, row->cancelled, &why), row->verdict);
         row_has(row->name, why.text, row->why);
     }
 }
@@ -287,7 +287,7 @@ TEST(test_judge)
             if (member->done)
                 member->result = result_of(letter);
         }
-        int64_t waits = quorum_judge(&quorum).ns;
+        int64_t waits = quorum_judge(&quorum, NULL).ns;
         if (row->least_ms < 0)
             row_int(row->name, waits, QUORUM_WAITS.ns);
         else
@@ -334,15 +334,13 @@ TEST(test_paused)
     };
     FOR_ROWS(row, rows)
     {
-        struct pause pauses[3] = {{{0}, "", ""}};
-        const struct pause *all[3];
         say("OOO", NULL);
         for (int i = 0; i < 3; i++) {
-            pauses[i].left = DURATION_S(row->left[i]);
-            snprintf(pauses[i].by, sizeof pauses[i].by, "%ds", row->left[i]);
-            all[i] = &pauses[i];
+            struct pause *pause = &quorum.members[i].pause;
+            pause->left = DURATION_S(row->left[i]);
+            snprintf(pause->by, sizeof pause->by, "%ds", row->left[i]);
         }
-        struct pause paused = quorum_paused(&quorum, all);
+        struct pause paused = quorum_paused(&quorum);
         row_int(row->name, paused.left.ns, row->paused * NS_PER_S);
         row_int(row->name, row->paused > 0 ? atoi(paused.by) : 0, row->paused);
     }

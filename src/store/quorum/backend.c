@@ -1,28 +1,6 @@
-/* Each call asks all servers at once and goes by what a majority says; the server's own
- * backend does the work there. store/quorum/fanout.c says who owns what when,
- * store/quorum/take.c lists every order of events of a take.
- *
- * While the lock is held:
- *   a minority says that it is gone, is down or lies -> a majority still grants it, and
- *     no other client can have one -> the check asks that minority to take the lock
- *     again, for the rest of the lease
- *   so many say that it is gone that those that have granted it, and have not lost it,
- *     are no majority -> lost, at once: the others may grant it to another, though we
- *     cannot ask them
- *   it was released on so many, with its own token -> the command runs on, if most of the
- *     servers that end the majority say so; servers that a release reached earlier do not
- *     count
- *   so many are down that neither is certain -> the deadline that a majority gave stays
- *     in force
- *   its fence is on a bare majority since the take, or a server has lost it -> the first
- *     check there raises it
- *   it was extended on some -> the lease ends when a majority no longer has it
- *   it is released on a majority -> done; the others are given a moment, and clear by
- *     themselves when the lease ends, which -v reports: they block no client as long as a
- *     majority of the servers is free */
 #include "store/quorum/backend.h"
 
-#include "store/quorum/quorum.h"
+#include "store/quorum/quorum_int.h"
 #include "store/redis/backend.h"
 #include "util/fileutils.h"
 
@@ -32,291 +10,7 @@
 #include <strings.h>
 #include <sys/epoll.h>
 
-/* --- check, extend ------------------------------------------------------- */
-
-static enum lock_result ask_check(struct quorum *quorum, struct quorum_member *member,
-                                  struct bound bound)
-{
-    if (quorum->lease.outside || member->lease.fence >= quorum->lease.fence)
-        return member->store->check(member->store, &member->lease, bound, &member->why);
-    return quorum_raise_on(quorum, member, bound);
-}
-
-static enum lock_result ask_extend(struct quorum *quorum, struct quorum_member *member,
-                                   struct bound bound)
-{
-    member->lease.ttl = quorum->lease.ttl;
-    return member->store->extend(member->store, &member->lease, quorum->how, bound, &member->why);
-}
-
-/* False if it was released: the release may be on its way to the others. */
-static bool lacks_lock(const struct quorum_member *member)
-{
-    return member->standing == MEMBER_WITHOUT || member->standing == MEMBER_OWES;
-}
-
-static bool wants_join(const struct quorum *quorum, const struct quorum_member *member)
-{
-    (void)quorum;
-    return lacks_lock(member) && deadline_passed(member->joins);
-}
-
-/* If one more server forgets the lock, another client may get it: so this does not wait
- * for the next check, which may be 10 s away. A server that stays down is asked ever more
- * rarely, until there is another. */
-static void plan_join(struct quorum *quorum)
-{
-    struct duration next =
-        duration_max(quorum_join_interval, (struct duration){2 * quorum->join_pause.ns});
-    int lacking = 0;
-    for (int i = 0; i < quorum->count; i++)
-        lacking += lacks_lock(&quorum->members[i]);
-    next = lacking > quorum->lacking ? quorum_join_interval : duration_min(next, DURATION_S(10));
-    quorum->join_pause = lacking > 0 ? next : DURATION_ZERO;
-    quorum->lacking = lacking;
-}
-
-/* A lease of another process is known only by its token. */
-static bool may_hold(const struct quorum *quorum, const struct quorum_member *member)
-{
-    return quorum_grants(quorum, member) || quorum->lease.outside;
-}
-
-/* Not needed for the answer that the caller waits for. Connect, take, raise. */
-static struct duration judge_join(const struct quorum *quorum)
-{
-    return quorum_rounds(quorum, 6, DURATION_MS(200));
-}
-
-/* The parts of the lease that go by a majority of the servers that have it. */
-static void take_in(const struct quorum *quorum, struct lease *lease)
-{
-    for (int i = 0; i < quorum->count; i++) {
-        const struct quorum_member *member = &quorum->members[i];
-        if (member->result != LOCK_OK)
-            continue;
-        lease->mode = member->lease.mode;
-        lease->slots = member->lease.slots;
-        lease->slot = member->lease.slot;
-        break;
-    }
-    lease->deadline = quorum_deadline(quorum);
-    for (int i = 0; i < quorum->count; i++)
-        if (quorum->members[i].lease.deadline.boot_ns == lease->deadline.boot_ns)
-            lease->set = quorum->members[i].lease.set;
-}
-
-static void quorum_backend_prepare(struct quorum *quorum, const struct lease *lease)
-{
-    quorum->lease = *lease;
-    for (int i = 0; lease->outside && i < quorum->count; i++)
-        quorum->members[i].lease = *lease;
-}
-
-/* No server grants anything to those that it has forgotten, or never knew. A client that
- * removes the lock everywhere does not reach all servers at the same moment: a server
- * that has just lost the lock is not asked to take it again at once, or the lock would
- * never be lost. */
-static void forget_lost(struct quorum *quorum)
-{
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        if (quorum_grants(quorum, member) && lock_is_past(member->result)) {
-            member->standing = member->result == LOCK_RELEASED ? MEMBER_RELEASED : MEMBER_WITHOUT;
-            member->joins = deadline_after(quorum_join_interval);
-        }
-        if (lock_is_past(member->result) || (quorum->lease.outside && member->result != LOCK_OK))
-            lease_cut(&member->lease, (struct deadline){0});
-    }
-}
-
-static enum lock_result ask_lease(struct quorum *quorum, quorum_ask *ask, struct lease *lease,
-                                  struct bound bound, struct errmsg *why)
-{
-    quorum_backend_prepare(quorum, lease);
-    bool cancelled = quorum_round(quorum, ask, quorum_judge, bound, may_hold);
-    quorum_learn_pace(quorum);
-    quorum_note(quorum, false); /* including a member that must still join */
-    enum lock_result result = quorum_verdict(quorum, may_hold, cancelled, why);
-    forget_lost(quorum);
-    if (result == LOCK_OK)
-        quorum->lease.deadline = quorum_deadline(quorum);
-    if (!lease->outside && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
-        cancelled = quorum_round(quorum, quorum_join, judge_join, bound, wants_join);
-        result = quorum_verdict(quorum, may_hold, cancelled, why);
-        plan_join(quorum);
-    }
-    if (result == LOCK_OK)
-        take_in(quorum, lease);
-    return result;
-}
-
-static enum lock_result quorum_check(struct backend *backend, struct lease *lease,
-                                     struct bound bound, struct errmsg *why)
-{
-    return ask_lease(quorum_of(backend), ask_check, lease, bound, why);
-}
-
-/* A request for what the holder has: the same, for whom it is taken on one more server. */
-static void request_as(struct quorum *quorum, const struct lock_owner *owner, char *take_id,
-                       const struct lease *lease)
-{
-    token_make(take_id); /* the take of that name may have been given up there */
-    quorum->request = (struct lock_request){
-        .name = lease->name,
-        .key = lease->key,
-        .token = lease->token,
-        .take_id = take_id,
-        .remember = lease->remember,
-        .mode = lease->mode,
-        .slots = lease->slots,
-        .detached = true,
-        .self = owner->holder,
-    };
-    quorum->lease = *lease;
-    quorum->lease.fence = owner->fence;
-    quorum->lease.hold = deadline_after(owner->hold_left);
-    quorum->lease.began_ms = owner->holder.since_wall_ms;
-}
-
-static bool is_chosen(const struct quorum *quorum, const struct quorum_member *member)
-{
-    (void)quorum;
-    return member->chosen;
-}
-
-/* Nobody checks a lock that no process holds: whoever extends it gives it to the servers that
- * have come back without it. Those that another client holds, or that a release has reached, are
- * left alone. */
-static void give_detached(struct quorum *quorum, const struct lease *lease, struct bound bound)
-{
-    struct lock_state state;
-    struct errmsg ignored;
-    char take_id[TOKEN_SIZE];
-    int lacking = 0;
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        member->chosen = member->result == LOCK_GONE;
-        lacking += member->chosen;
-    }
-    if (lacking == 0 || quorum_look(&quorum->base, lease->key, &state, bound, &ignored) != LOCK_OK)
-        return;
-    const struct lock_owner *owner = lock_state_owner(&state, lease->token);
-    if (owner != NULL && owner->holder.detached) {
-        request_as(quorum, owner, take_id, lease);
-        (void)quorum_round(quorum, quorum_join, judge_join, bound, is_chosen);
-        quorum->request.take_id = "";
-    }
-    lock_state_free(&state);
-}
-
-static enum lock_result quorum_extend(struct backend *backend, struct lease *lease,
-                                      enum extend_how how, struct bound bound, struct errmsg *why)
-{
-    struct quorum *quorum = quorum_of(backend);
-    /* A minority that still has a lost lock would keep it for longer. */
-    enum lock_result result = quorum_check(backend, lease, bound, why);
-    if (result != LOCK_OK)
-        return result;
-    quorum->how = how;
-    result = ask_lease(quorum, ask_extend, lease, bound, why);
-    if (result == LOCK_OK && lease->outside)
-        give_detached(quorum, lease, bound);
-    return result;
-}
-
-/* --- release ------------------------------------------------------------- */
-
-/* Releases our lock if the server has it or may have it. */
-static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member,
-                                    struct bound bound)
-{
-    struct lease lease = quorum->lease;
-    if (!quorum_grants(quorum, member) && member->store->uncertain)
-        quorum_owe(quorum, member);
-    enum lock_result result = LOCK_GONE;
-    errmsg_set(&member->why, "%s: it did not hold the lock", member->url);
-    if (quorum_owes(quorum, member))
-        result = quorum_settle(quorum, member, bound);
-    if (!quorum_grants(quorum, member))
-        return result;
-    lease.take_id = quorum->take_id;
-    lease.end_ms = member->lease.end_ms;
-    return member->store->release(member->store, &lease, bound, &member->why);
-}
-
-static enum lock_result ask_release(struct quorum *quorum, struct quorum_member *member,
-                                    struct bound bound)
-{
-    if (!quorum->lease.outside)
-        return release_own(quorum, member, bound);
-    return member->store->release(member->store, &quorum->lease, bound, &member->why);
-}
-
-static bool not_released(const struct quorum *quorum, const struct quorum_member *member)
-{
-    (void)quorum;
-    return member->standing != MEMBER_RELEASED;
-}
-
-static struct duration judge_release(const struct quorum *quorum)
-{
-    struct quorum_count count = quorum_count_round(quorum);
-    struct duration most = DURATION_ZERO;
-    if (count.ok < quorum->need && count.lost <= quorum->count - quorum->need)
-        return QUORUM_WAITS;
-    for (int i = 0; i < quorum->count; i++)
-        if (quorum->members[i].asked && !quorum->members[i].done)
-            most = duration_max(most, quorum->members[i].worth);
-    return most;
-}
-
-static bool may_have(const struct quorum *quorum, const struct quorum_member *member)
-{
-    return may_hold(quorum, member) || quorum_owes(quorum, member);
-}
-
-/* A server that has the lock would keep it to the end of the lease: it is worth some
- * time; one that may have it is worth a little. */
-static void prepare_release(struct quorum *quorum, const struct lease *lease)
-{
-    struct duration a_little = quorum_rounds(quorum, 2, DURATION_MS(50));
-    quorum->lease = *lease;
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        bool owes = member->store->uncertain || quorum_owes(quorum, member);
-        member->worth = may_hold(quorum, member) ? DURATION_S(1) : owes ? a_little : DURATION_ZERO;
-    }
-}
-
-static enum lock_result quorum_release(struct backend *backend, const struct lease *lease,
-                                       struct bound bound, struct errmsg *why)
-{
-    struct quorum *quorum = quorum_of(backend);
-    prepare_release(quorum, lease);
-    bool cancelled = quorum_round(quorum, ask_release, judge_release, bound, not_released);
-    quorum_note_left(quorum);
-    enum lock_result result = quorum_verdict(quorum, may_have, cancelled, why);
-    forget_lost(quorum);
-    quorum->base.uncertain = false;
-    int remembered = 0;
-    const char *unwritten = NULL;
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        if (member->result == LOCK_OK) {
-            member->standing = MEMBER_RELEASED;
-            remembered += member->store->warning == NULL;
-            if (member->store->warning != NULL)
-                unwritten = member->store->warning;
-        }
-        quorum->base.uncertain |= quorum_grants(quorum, member) || quorum_owes(quorum, member);
-    }
-    if (result == LOCK_OK)
-        quorum->base.warning = remembered < quorum->need ? unwritten : NULL;
-    return result;
-}
-
-/* --- news, calls, life --------------------------------------------------- */
+/* --- news and calls ------------------------------------------------------ */
 
 /* 0 is no time at all. */
 static struct deadline sooner(struct deadline a, struct deadline b)
@@ -331,8 +25,8 @@ static struct news quorum_news(struct backend *backend)
     struct news all = {.fd = -1};
     fd_close(&quorum->news_fd); /* the members may have other descriptors by now */
     quorum->news_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (int i = 0; i < quorum->count; i++) {
-        struct news news = quorum->members[i].store->news(quorum->members[i].store);
+    FOR_MEMBERS (member, quorum) {
+        struct news news = member->store->news(member->store);
         struct epoll_event event = {.events = EPOLLIN};
         all.due |= news.due;
         all.by = sooner(all.by, news.by);
@@ -341,8 +35,8 @@ static struct news quorum_news(struct backend *backend)
             epoll_ctl(quorum->news_fd, EPOLL_CTL_ADD, news.fd, &event) == 0)
             all.fd = quorum->news_fd;
     }
-    if (quorum->join_pause.ns > 0)
-        all.by = sooner(all.by, deadline_after(quorum->join_pause));
+    if (quorum_members(quorum, MEMBER_LACKS) != 0)
+        all.by = sooner(all.by, quorum->join_at);
     return all;
 }
 
@@ -357,16 +51,309 @@ static struct call quorum_listen(struct backend *backend)
     };
 }
 
-static void quorum_close(struct backend *backend)
+/* --- looking at one lock ------------------------------------------------- */
+
+enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
+
+/* Patience for what is better done on the slow servers, too. A server without the pause
+ * that is to end answers LOCK_GONE. */
+static struct duration judge_slow(const struct quorum *quorum, const void *about)
+{
+    (void)about;
+    int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
+    return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
+}
+
+/* On how many servers the owner has the lock. Fills in what one of them alone does not know:
+ * the fence (a server has what its own clock gave, a lower one from the take, or a higher one
+ * if it joined later), and the TTL, which is shorter if it joined later. */
+static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
+{
+    int64_t fences[QUORUM_MOST];
+    int count = 0;
+    FOR_MEMBERS (member, quorum) {
+        const struct lock_owner *found = lock_state_owner(&member->state, owner->token);
+        if (found == NULL)
+            continue;
+        fences[count++] = found->fence;
+        owner->ttl = duration_max(owner->ttl, found->ttl);
+    }
+    owner->fence = quorum_has(quorum, fences, count);
+    return count;
+}
+
+/* How many of its owners have the lock on at least so many servers. */
+static int64_t count_owners(const struct quorum *quorum, const struct lock_state *state, int least)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < state->owner_count; i++) {
+        struct lock_owner owner = state->owners[i];
+        count += fill_owner(quorum, &owner) >= least;
+    }
+    return count;
+}
+
+/* On how many servers an owner must have the lock to be shown: *least, at first a majority.
+ * LOCK_UNAVAILABLE: unknown, as servers that do not answer may have it, too; so the lock
+ * must not be taken for free. */
+static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
+                                     struct errmsg *why)
+{
+    int unknown = quorum->count - quorum_count(quorum, RESULT_OK);
+    int most = 0; /* how many servers one client has */
+    int held = 0;
+    FOR_MEMBERS (member, quorum) {
+        held += member->state.owner_count > 0;
+        while (count_owners(quorum, &member->state, most + 1) > 0)
+            most++;
+    }
+    if (most == 0 || most >= *least)
+        return LOCK_OK;
+
+    quorum->base.note = quorum->note.text;
+    if (most + unknown >= quorum->need) {
+        *least = most;
+        errmsg_set(why,
+                   "on %d of %d servers another client holds it, which may be a lock: %d of %d "
+                   "servers cannot be reached",
+                   most, quorum->count, unknown, quorum->count);
+        quorum->note = *why;
+        return purpose == LOOK_LIST ? LOCK_OK : LOCK_UNAVAILABLE;
+    }
+    if (held > quorum->count - quorum->need) {
+        *least = 1;
+        errmsg_set(&quorum->note, "on %d of %d servers others hold it, none of them on a majority",
+                   held, quorum->count);
+    } else {
+        errmsg_set(&quorum->note, "on %d of %d servers another client holds it, which is no lock",
+                   most, quorum->count);
+    }
+    return LOCK_OK;
+}
+
+static int64_t newest_ms(const struct run_record *run)
+{
+    return run->began_ms > run->end.ended_ms ? run->began_ms : run->end.ended_ms;
+}
+
+/* A run begins on a majority. On fewer, a lost one is a take that was given back. */
+static bool has_run(const struct quorum *quorum, const struct run_record *run)
+{
+    int same = 0;
+    FOR_MEMBERS (member, quorum) {
+        const struct run_record *other = &member->state.memory.last;
+        same += other->end.how == RUN_LOST && other->pid == run->pid &&
+                strcmp(other->host, run->host) == 0;
+    }
+    return run->end.how != RUN_LOST || same >= quorum->need;
+}
+
+/* A server that was down has missed something. The best informed one knows the most owners
+ * of those that are shown, the newest run, not by mistake, and the most runs since the last
+ * success, and its fence is the highest. */
+static struct lock_state *best_informed(struct quorum *quorum, int least)
+{
+    enum { FACTS = 5 };
+    struct lock_state *best = NULL;
+    int64_t best_facts[FACTS] = {-1};
+    FOR_MEMBERS (member, quorum) {
+        struct lock_state *state = &member->state;
+        const struct run_memory *memory = &state->memory;
+        bool known = has_run(quorum, &memory->last);
+        int64_t last_ms = known ? newest_ms(&memory->last) : 0;
+        int64_t success_ms = newest_ms(&memory->success);
+        const int64_t facts[FACTS] = {count_owners(quorum, state, least),
+                                      last_ms > success_ms ? last_ms : success_ms, known,
+                                      memory->runs, state->last_fence};
+        int differs = 0;
+        while (differs < FACTS - 1 && facts[differs] == best_facts[differs])
+            differs++;
+        if (member->result == LOCK_OK && facts[differs] > best_facts[differs]) {
+            best = state;
+            memcpy(best_facts, facts, sizeof facts);
+        }
+    }
+    return best;
+}
+
+/* What the best informed server says is shown, but for what a majority decides. */
+static void show(struct quorum *quorum, int least, struct lock_state *to)
+{
+    struct lock_state *best = best_informed(quorum, least);
+    struct run_memory *memory = &best->memory;
+    /* The last run may seem older than the success by a clock that was behind. */
+    if (!has_run(quorum, &memory->last) || newest_ms(&memory->success) > newest_ms(&memory->last))
+        memory->last = memory->success;
+
+    size_t kept = 0;
+    for (size_t i = 0; i < best->owner_count; i++)
+        if (fill_owner(quorum, &best->owners[i]) >= least)
+            best->owners[kept++] = best->owners[i];
+    free(best->queue);
+    best->queue = NULL;
+    best->queue_count = 0;
+    best->waiters = -1;
+    best->owner_count = kept;
+    best->locked = kept > 0;
+    best->mode = kept > 0 ? best->mode : MODE_EXCLUSIVE;
+    best->pause = quorum_paused(quorum);
+    *to = *best;
+    *best = (struct lock_state){0};
+}
+
+static enum lock_result ask_look(struct quorum_member *member, void *about, struct bound bound)
+{
+    const char *const *key = about;
+    return member->store->look(member->store, *key, &member->state, bound, &member->why);
+}
+
+static enum lock_result ask_remove(struct quorum_member *member, void *about, struct bound bound)
+{
+    const char *const *key = about;
+    return member->store->force_release(member->store, *key, &member->state, bound, &member->why);
+}
+
+/* A removal shows what there was anywhere. A server that hangs is not waited for at each key
+ * of a list. */
+static enum lock_result look(struct quorum *quorum, const char *key, enum purpose purpose,
+                             struct lock_state *to, struct bound bound, struct errmsg *why)
+{
+    struct quorum_question question = {ask_look, &key, quorum_judge, QUORUM_ALL};
+    int least = quorum->need;
+    if (purpose == LOOK_REMOVE) {
+        question = (struct quorum_question){ask_remove, &key, judge_slow, QUORUM_ALL};
+        least = 1;
+    } else if (purpose == LOOK_LIST) {
+        question.who = quorum_answered(quorum, RESULT_OK | 1 << LOCK_INVALID);
+    }
+    bool cancelled = quorum_round(quorum, &question, bound);
+
+    to->newer = 0;
+    FOR_MEMBERS (member, quorum) {
+        if (member->state.newer > to->newer)
+            to->newer = member->state.newer;
+        if (member->result != LOCK_OK)
+            member->state = (struct lock_state){0};
+        member->pause = member->state.pause;
+    }
+    quorum->base.note = quorum->base.warning = NULL;
+    enum lock_result result = quorum_answer(quorum, cancelled, why);
+    if (result == LOCK_OK)
+        result = judge_owners(quorum, purpose, &least, why);
+    if (result == LOCK_OK)
+        show(quorum, least, to);
+    FOR_MEMBERS (member, quorum)
+        lock_state_free(&member->state);
+    return result;
+}
+
+/* A lock on a minority is no lock, which base.note reports. */
+static enum lock_result quorum_look(struct backend *backend, const char *key,
+                                    struct lock_state *state, struct bound bound,
+                                    struct errmsg *why)
+{
+    return look(quorum_of(backend), key, LOOK_AT, state, bound, why);
+}
+
+static enum lock_result quorum_force_release(struct backend *backend, const char *key,
+                                             struct lock_state *was, struct bound bound,
+                                             struct errmsg *why)
+{
+    return look(quorum_of(backend), key, LOOK_REMOVE, was, bound, why);
+}
+
+/* --- pausing ------------------------------------------------------------- */
+
+struct pausing {
+    const char *key;
+    const struct pause *pause;
+};
+
+static enum lock_result ask_pause(struct quorum_member *member, void *about, struct bound bound)
+{
+    const struct pausing *pausing = about;
+    struct backend *store = member->store;
+    return store->pause(store, pausing->key, pausing->pause, bound, &member->why);
+}
+
+/* A lock is paused if it is on a majority. What a resumption leaves on a minority keeps
+ * others out if servers are down as well: so it has to reach all. */
+static enum lock_result quorum_pause(struct backend *backend, const char *key,
+                                     const struct pause *pause, struct bound bound,
+                                     struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    for (int i = 0; i < quorum->count; i++)
-        quorum->members[i].store->close(quorum->members[i].store);
-    fd_close(&quorum->news_fd);
-    fd_close(&quorum->cut_fd);
-    fd_close(&quorum->cancel_fd);
-    pthread_mutex_destroy(&quorum->mutex);
-    free(quorum);
+    struct pausing pausing = {key, pause};
+    struct quorum_question question = {ask_pause, &pausing, judge_slow, QUORUM_ALL};
+    bool cancelled = quorum_round(quorum, &question, bound);
+
+    quorum_note(quorum, true);
+    if (quorum_count(quorum, RESULT_OK | RESULT_PAST) < quorum->need)
+        return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+    if (pause->left.ns == 0 && quorum_note_unreached(quorum, "the end of the pause", "it may last"))
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "%s; repeat --resume", quorum->note.text);
+    if (quorum_count(quorum, RESULT_OK) > 0)
+        return LOCK_OK;
+    return errmsg_fail(why, LOCK_GONE, "the lock is not paused");
+}
+
+/* --- all locks ----------------------------------------------------------- */
+
+/* The keys that any of the servers names; under the quorum's mutex, as the round shares
+ * them. */
+struct listing {
+    const char *prefix, *pattern;
+    bool all;
+    pthread_mutex_t *mutex;
+    struct key_list keys;
+    bool short_of_memory;
+};
+
+static bool add_key(void *data, const struct lock_state *state)
+{
+    struct listing *listing = data;
+    pthread_mutex_lock(listing->mutex);
+    bool added = key_list_add(&listing->keys, state->key);
+    listing->short_of_memory |= !added;
+    pthread_mutex_unlock(listing->mutex);
+    return added;
+}
+
+static enum lock_result ask_list(struct quorum_member *member, void *about, struct bound bound)
+{
+    const struct listing *listing = about;
+    struct backend *store = member->store;
+    return store->list(store, listing->prefix, listing->pattern, listing->all, add_key, about,
+                       bound, &member->why);
+}
+
+static enum lock_result quorum_list(struct backend *backend, const char *prefix,
+                                    const char *pattern, bool all,
+                                    bool (*visit)(void *data, const struct lock_state *),
+                                    void *data, struct bound bound, struct errmsg *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    struct listing listing = {
+        .prefix = prefix, .pattern = pattern, .all = all, .mutex = &quorum->mutex};
+    struct quorum_question question = {ask_list, &listing, judge_slow, QUORUM_ALL};
+    bool cancelled = quorum_round(quorum, &question, bound);
+    enum lock_result result = quorum_answer(quorum, cancelled, why);
+    if (result == LOCK_OK && listing.short_of_memory)
+        result = errmsg_fail(why, LOCK_SYSTEM, "out of memory");
+
+    key_list_sort(&listing.keys);
+    bool more = true;
+    for (size_t i = 0; result == LOCK_OK && more && i < listing.keys.count; i++) {
+        const char *key = listing.keys.keys[i];
+        struct lock_state state = {0};
+        result = lock_state_of_list(&state, key, look(quorum, key, LOOK_LIST, &state, bound, why));
+        if (result != LOCK_OK)
+            break;
+        more = !lock_state_is_listed(&state, all) || visit(data, &state);
+        lock_state_free(&state);
+    }
+    key_list_free(&listing.keys);
+    return result;
 }
 
 /* --- opening ------------------------------------------------------------- */
@@ -407,6 +394,18 @@ static enum lock_result check_urls(const struct redis_urls *urls, struct errmsg 
     return LOCK_OK;
 }
 
+static void quorum_close(struct backend *backend)
+{
+    struct quorum *quorum = quorum_of(backend);
+    FOR_MEMBERS (member, quorum)
+        member->store->close(member->store);
+    fd_close(&quorum->news_fd);
+    fd_close(&quorum->cut_fd);
+    fd_close(&quorum->cancel_fd);
+    pthread_mutex_destroy(&quorum->mutex);
+    free(quorum);
+}
+
 static enum lock_result add_member(struct quorum *quorum, const struct redis_url *url,
                                    const struct redis_settings *settings, enum redis_fault *fault,
                                    struct errmsg *why)
@@ -415,6 +414,8 @@ static enum lock_result add_member(struct quorum *quorum, const struct redis_url
     enum lock_result result = redis_backend_open(&member->store, url, settings, fault, why);
     char place[48];
     member->quorum = quorum;
+    member->bit = 1U << quorum->count;
+    member->standing = MEMBER_WITHOUT;
     snprintf(member->url, sizeof member->url, "%s", url->shown);
     snprintf(place, sizeof place, "URL %d", quorum->count + 1);
     if (result == LOCK_OK)

@@ -1,0 +1,669 @@
+/* Taking a lock on several servers, and keeping and releasing it.
+ *
+ * Every order of events of a take. N servers, of which `need` are a majority.
+ *
+ *   A majority grants it -> the slow ones are waited for as long again as the others
+ *     took, then cut short -> each check asks those that do not have the lock to join
+ *     (join()), so that it does not remain on a bare majority for long.
+ *   A majority grants it, but one of these was so slow that the lease is nearly over ->
+ *     the lease counts from before each was asked -> the waiter gives such a lease back
+ *     (run/wait.c).
+ *   The fences differ, as they do since each comes from a clock -> the highest is written
+ *     to as many others as make a majority before the take counts -> the next holder's
+ *     majority has a server in common with these, which then gives a higher one, whatever
+ *     its clock shows. (A read of a register kept by a majority writes back what it has
+ *     read for the same reason: Attiya, Bar-Noy and Dolev, 1995.) If the fence does not
+ *     reach a majority: not taken.
+ *   The lock is taken away between the take and the fence -> as if another client had got
+ *     a part, as long as enough servers can be asked.
+ *   One holder has a majority -> refused -> what we got of the others is released within
+ *     the same call, so that a minority never keeps others out.
+ *   Several clients ask at once and each gets a part -> all release -> each asks again
+ *     after a random time, which is longer each time in a row. No order of arrival is kept:
+ *     the servers' queues would have different ones, and the first waiter on one server
+ *     could block the first on two others for ever. Those that have not answered by then
+ *     may be just those that are missing, or down -> they are given as long again as the
+ *     others took, and longer each time in a row, so that a hanging server does not hold up
+ *     all contenders, and a distant one is still heard; at least a second if the request
+ *     asks only once.
+ *   A minority is down -> it counts as not granted. A majority is down -> the lock is
+ *     released wherever it was granted, and an outage is reported.
+ *   A take got no answer, or was cut short -> it may have been carried out, or may be
+ *     still -> it is "owed": released at once, before the next take on that server, or
+ *     when the wait is given up; and each take has an id of its own, so that an old one
+ *     that is late is never taken for the next.
+ *   The caller is cancelled -> all is owed -> its release() settles it.
+ *
+ * While the lock is held:
+ *
+ *   A minority says that the lock is gone, is down or lies -> a majority still grants it,
+ *     and no other client can have one -> the check asks that minority to take the lock
+ *     again, for the rest of the lease.
+ *   So many say that it is gone that those that have granted it, and have not lost it,
+ *     are no majority -> lost, at once: the others may grant it to another client, though
+ *     we cannot ask them.
+ *   It was released on so many, with its own token -> the command runs on, if most of the
+ *     servers that end the majority say so; servers that a release reached earlier do not
+ *     count.
+ *   So many are down that neither is certain -> the deadline that a majority gave stays
+ *     in force.
+ *   Its fence is on a bare majority since the take, or a server has lost it -> the first
+ *     check there raises it.
+ *   It was extended on some -> the lease ends when a majority no longer has it.
+ *   No process holds it (--acquire), and a server comes back without it -> no check gives
+ *     it to that server, but the next extension does.
+ *   It is released on a majority -> done; the others are given a moment, and clear by
+ *     themselves when the lease ends, which -v reports: they block no client as long as a
+ *     majority of the servers is free. */
+#include "store/quorum/quorum_int.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Between two tries to have a server join, and before the first if it has lost the lock. */
+static const struct duration join_interval = {1 * NS_PER_S};
+
+/* --- what is owed -------------------------------------------------------- */
+
+/* Called for the last take, if no earlier one is owed: it is owed from now on. */
+static void owe(struct quorum_member *member)
+{
+    if (member->standing != MEMBER_OWES) {
+        text_copy(member->owed, sizeof member->owed, member->quorum->take_id);
+        member->until = member->lease.deadline;
+    }
+    member->standing = MEMBER_OWES;
+}
+
+/* True if no lock of ours is there any more. */
+static bool is_settled(enum lock_result result)
+{
+    return result == LOCK_OK || lock_is_past(result);
+}
+
+/* Releases what an earlier take may have left on this server. Nothing is owed any more if
+ * the server knows what became of that take. */
+static enum lock_result settle(struct quorum_member *member, void *about, struct bound bound)
+{
+    (void)about;
+    struct lease maybe;
+    struct lock_request request = member->quorum->request;
+    request.take_id = member->owed;
+    lease_begin(&maybe, &request, deadline_now(), 0);
+    maybe.hold = deadline_now();
+    enum lock_result result = member->store->release(member->store, &maybe, bound, &member->why);
+    if (is_settled(result)) {
+        member->store->uncertain = false;
+        member->standing = MEMBER_WITHOUT;
+    }
+    return result;
+}
+
+/* Releases wherever our lock may be, or may still arrive. */
+static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
+{
+    FOR_MEMBERS (member, quorum) {
+        if (member->standing == MEMBER_GRANTS || member->store->uncertain)
+            owe(member);
+    }
+    member_set owing = quorum_members(quorum, MEMBER_OWES);
+    if (owing != 0 && !cancelled) {
+        struct duration most = quorum_rounds(quorum, 2, DURATION_MS(100));
+        (void)quorum_round(quorum, &(struct quorum_question){settle, NULL, NULL, owing},
+                           bound_within(bound, most));
+    }
+    quorum->base.uncertain = quorum_members(quorum, MEMBER_OWES) != 0;
+}
+
+/* --- asking for the lock ------------------------------------------------- */
+
+/* A take that begins by settling what is owed. */
+static enum lock_result take_on(struct quorum_member *member, const struct lock_request *request,
+                                struct lease *lease, struct holder *holder, struct bound bound)
+{
+    enum lock_result result =
+        member->standing == MEMBER_OWES ? settle(member, NULL, bound) : LOCK_OK;
+    if (is_settled(result))
+        result = member->store->take(member->store, request, lease, holder, bound, &member->why);
+    if (result == LOCK_OK)
+        member->standing = MEMBER_GRANTS;
+    return result;
+}
+
+/* If the lock on a server is our own take, by its id (this process may hold the lock from
+ * before, with --attach, or because dlock has executed another dlock): either an earlier
+ * take came late, which must not pass for an ancestor of ours that holds the lock; or this
+ * server is asked under another name as well. */
+static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
+{
+    (void)about;
+    const struct quorum *quorum = member->quorum;
+    struct holder *holder = &member->holder;
+    enum lock_result result = take_on(member, &quorum->request, &member->lease, holder, bound);
+    if (result != LOCK_HELD)
+        return result;
+    member->pause = holder->pause;
+    if (strncmp(holder->take_id, quorum->first_id, strlen(quorum->first_id)) != 0)
+        return LOCK_HELD;
+
+    if (strcmp(holder->take_id, quorum->take_id) == 0)
+        return errmsg_fail(&member->why, LOCK_INVALID,
+                           "%s: it is the server of another URL under another name", member->url);
+    *holder = (struct holder){.expires = holder->expires, .left = holder->left, .ahead = -1};
+    return LOCK_HELD;
+}
+
+/* How much more time the slow members get: as much as the others have taken since the
+ * start, within these limits. */
+static struct duration grace(const struct quorum *quorum, struct duration least,
+                             struct duration most)
+{
+    return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
+}
+
+/* How often a time is doubled. */
+static int doublings(const struct quorum *quorum)
+{
+    enum { DOUBLED_MOST = 5 };
+    return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
+}
+
+/* The partial take blocks others as long as this lasts. A request that asks only once must
+ * not be denied the lock just because a server is far away. */
+static struct duration split_grace(const struct quorum *quorum)
+{
+    bool asks_once = quorum->takes == 1 && quorum->request.last;
+    struct duration least = {(100 * NS_PER_MS) << doublings(quorum)};
+    return grace(quorum, asks_once ? DURATION_S(1) : least, DURATION_S(5));
+}
+
+static struct duration judge_take(const struct quorum *quorum, const void *about)
+{
+    (void)about;
+    int spare = quorum->count - quorum->need;
+    int ok = quorum_count_round(quorum, RESULT_OK);
+    int held = quorum_count_round(quorum, RESULT_HELD);
+    /* A holder that stays can have a slow server join later. */
+    if (ok >= quorum->need)
+        return grace(quorum, quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1),
+                     DURATION_MS(100));
+    if (held > spare || quorum_count_round(quorum, RESULT_FAILED) > spare)
+        return grace(quorum, DURATION_MS(20), DURATION_MS(100));
+    if (held > 0 && ok + held >= quorum->need)
+        return split_grace(quorum);
+    return QUORUM_WAITS;
+}
+
+/* --- the fence ----------------------------------------------------------- */
+
+/* Checks the lease on a server that has it, and raises that server's fence to the lease's. */
+static enum lock_result ask_check(struct quorum_member *member, void *about, struct bound bound)
+{
+    const struct lease *lease = about;
+    struct backend *store = member->store;
+    if (lease->outside || member->lease.fence >= lease->fence)
+        return store->check(store, &member->lease, bound, &member->why);
+
+    struct lease raised = member->lease;
+    raised.fence = lease->fence;
+    enum lock_result result = store->raise_fence(store, &raised, bound, &member->why);
+    if (result == LOCK_OK)
+        member->lease = raised;
+    return result;
+}
+
+/* The members that grant the lease without its fence; of these the first `most`. */
+static member_set without_fence(const struct quorum *quorum, const struct lease *lease, int most)
+{
+    member_set without = 0;
+    FOR_MEMBERS (member, quorum) {
+        bool has = member->result == LOCK_OK && member->lease.fence == lease->fence;
+        if (member->standing == MEMBER_GRANTS && !has && most-- > 0)
+            without |= member->bit;
+    }
+    return without;
+}
+
+static int count_fences(const struct quorum *quorum, const struct lease *lease)
+{
+    member_set without = without_fence(quorum, lease, quorum->count);
+    member_set with = quorum_members(quorum, MEMBER_GRANTS) & ~without;
+    return __builtin_popcount(with);
+}
+
+static bool raise_on(struct quorum *quorum, struct lease *lease, member_set who, struct bound bound)
+{
+    return quorum_round(quorum, &(struct quorum_question){ask_check, lease, NULL, who}, bound);
+}
+
+/* Gives the highest fence to a majority. At first only as many are asked as are needed; if
+ * these are slow and there are others, all are. LOCK_OK: a majority has it. LOCK_HELD: the
+ * lock has been taken away since. */
+static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease, struct bound bound,
+                                     struct errmsg *why)
+{
+    bool cancelled = false;
+    bool has_others = quorum_count(quorum, RESULT_OK) > quorum->need;
+    *lease = (struct lease){.fence = 0};
+    FOR_MEMBERS (member, quorum) {
+        if (member->standing == MEMBER_GRANTS && member->lease.fence > lease->fence)
+            lease->fence = member->lease.fence;
+    }
+
+    int lacking = quorum->need - count_fences(quorum, lease);
+    if (lacking > 0 && has_others)
+        cancelled = raise_on(quorum, lease, without_fence(quorum, lease, lacking),
+                             bound_within(bound, quorum_rounds(quorum, 2, DURATION_MS(20))));
+    if (!cancelled && count_fences(quorum, lease) < quorum->need)
+        cancelled = raise_on(quorum, lease, without_fence(quorum, lease, quorum->count), bound);
+
+    if (cancelled)
+        return LOCK_CANCELLED;
+    if (count_fences(quorum, lease) >= quorum->need)
+        return LOCK_OK;
+    if (quorum_count(quorum, RESULT_PAST) > 0 &&
+        quorum->count - quorum_count(quorum, RESULT_FAILED) >= quorum->need)
+        return LOCK_HELD;
+    enum lock_result result =
+        quorum_verdict(quorum, quorum_members(quorum, MEMBER_GRANTS), false, why);
+    return is_settled(result) ? LOCK_UNAVAILABLE : result;
+}
+
+/* --- refused ------------------------------------------------------------- */
+
+static int count_same(const struct quorum *quorum, const struct holder *holder)
+{
+    int same = 0;
+    FOR_MEMBERS (member, quorum) {
+        same += member->result == LOCK_HELD && holder_is_same(&member->holder, holder);
+    }
+    return same;
+}
+
+/* The holder we wait for: the one with a majority, as the server says where its lease ends
+ * first. An owner that has less is just another contender: it must not be named, and above
+ * all not be taken for an ancestor of ours that holds the lock. A success that a majority
+ * knows is known to one of any majority; so one that says so is enough. */
+static void find_holder(struct quorum *quorum, struct holder *holder)
+{
+    int most = 0;
+    FOR_MEMBERS (member, quorum) {
+        if (member->result != LOCK_HELD)
+            continue;
+        int same = count_same(quorum, &member->holder);
+        if (member->holder.refusal == REFUSED_DONE || same > most ||
+            (same == most && deadline_before(holder_end(&member->holder), holder_end(holder))))
+            *holder = member->holder;
+        if (holder->refusal == REFUSED_DONE)
+            return;
+        most = same > most ? same : most;
+    }
+    if (most < quorum->need)
+        *holder = (struct holder){.shares = holder->shares && most > 0};
+    holder->ahead = -1;
+    holder->pause = quorum_paused(quorum);
+    quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
+}
+
+/* All waiters know the end of the holder's lease, and should not come at the same moment. */
+static struct deadline time_to_ask(const struct quorum *quorum, const struct holder *holder)
+{
+    struct duration most = {(quorum->splits > 0 ? 20 * NS_PER_MS : 50 * NS_PER_MS)
+                            << doublings(quorum)};
+    struct duration from_none = {2 * duration_jittered(most).ns - most.ns};
+    if (quorum->splits > 0)
+        return deadline_after(from_none);
+    return deadline_plus(holder_end(holder), from_none);
+}
+
+/* --- take ---------------------------------------------------------------- */
+
+/* No server keeps a place in a queue for us. An earlier lease that was given back may
+ * still exist if the release got no answer. */
+static void begin_take(struct quorum *quorum, const struct lock_request *request)
+{
+    FOR_MEMBERS (member, quorum) {
+        if (member->standing == MEMBER_GRANTS)
+            owe(member);
+        else if (member->standing == MEMBER_RELEASED)
+            member->standing = MEMBER_WITHOUT;
+        member->lease = (struct lease){0};
+    }
+    if (quorum->takes == 0)
+        text_copy(quorum->first_id, sizeof quorum->first_id, request->take_id);
+    snprintf(quorum->take_id, sizeof quorum->take_id, quorum->takes > 0 ? "%.200s+%d" : "%.200s",
+             quorum->first_id, quorum->takes);
+    quorum->takes++;
+    quorum->join_at = (struct deadline){0};
+    quorum->join_pause = DURATION_ZERO;
+    quorum->request = *request;
+    quorum->request.take_id = quorum->take_id;
+    quorum->request.waits = request->waits && request->last;
+    quorum->base.note = quorum->base.warning = NULL;
+}
+
+/* A member's own lease is no longer than the one that counts from the beginning. */
+static void begin_lease(struct quorum *quorum, struct deadline before, struct lease *lease)
+{
+    lease_begin(lease, &quorum->request, before, lease->fence);
+    FOR_MEMBERS (member, quorum)
+        lease_cut(&member->lease, lease->deadline);
+    lease->deadline = quorum_deadline(quorum);
+}
+
+enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
+                             struct lease *lease, struct holder *holder, struct bound bound,
+                             struct errmsg *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    begin_take(quorum, request);
+    struct deadline before = deadline_now();
+    struct quorum_question question = {.ask = ask_take, .patience = judge_take, .who = QUORUM_ALL};
+    bool cancelled = quorum_round(quorum, &question, bound);
+    quorum_learn_pace(quorum);
+
+    enum lock_result result = LOCK_HELD;
+    if (cancelled) {
+        result = LOCK_CANCELLED;
+    } else if (quorum_count(quorum, RESULT_OK) >= quorum->need) {
+        quorum_note(quorum, true);
+        result = raise_fences(quorum, lease, bound, why);
+    } else if (quorum_count(quorum, RESULT_OK | RESULT_HELD) < quorum->need) {
+        result = quorum_failure(quorum, why);
+    }
+
+    if (result == LOCK_OK) {
+        begin_lease(quorum, before, lease);
+        return LOCK_OK;
+    }
+    if (result == LOCK_HELD) {
+        find_holder(quorum, holder);
+        quorum->again = time_to_ask(quorum, holder);
+    }
+    give_up(quorum, bound, result == LOCK_CANCELLED);
+    return result;
+}
+
+/* --- joining ------------------------------------------------------------- */
+
+/* Makes a server without our lock take it as well. If the answer to an earlier try was
+ * lost, the server knows its id. The lease ends when it ends on the others: the time to
+ * settle and to connect does not make it longer, or it would creep on if one server after
+ * the other forgets it. */
+static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
+{
+    enum { LEFT_LEAST_MS = 100 };
+    const struct lease *lease = about;
+    struct lock_request request = member->quorum->request;
+    struct duration left = deadline_left(lease->deadline);
+    struct lease taken;
+    struct holder holder;
+    if (left.ns < LEFT_LEAST_MS * NS_PER_MS)
+        return member->result;
+
+    request.ttl.ns = left.ns - left.ns % NS_PER_MS;
+    request.end = lease->deadline;
+    request.hold_at_least = deadline_left(lease->hold);
+    request.self.since_wall_ms = lease->began_ms;
+    request.last = request.waits = false;
+    request.once_per = DURATION_ZERO;
+    enum lock_result result = take_on(member, &request, &taken, &holder, bound);
+    if (result != LOCK_OK)
+        return result;
+
+    member->lease = taken;
+    lease_cut(&member->lease, lease->deadline);
+    member->lease.ttl = lease->ttl; /* the base for the length of a later extension */
+    member->lease.set = lease->set; /* it was taken for the rest of the lease */
+    return ask_check(member, about, bound);
+}
+
+/* Asks these members to join. Not needed for the answer that the caller waits for: only time
+ * to connect, take and raise. Returns whether the caller was cancelled. */
+static bool have_join(struct quorum *quorum, member_set who, struct lease *lease,
+                      struct bound bound)
+{
+    struct duration most = quorum_rounds(quorum, 6, DURATION_MS(200));
+    return quorum_round(quorum, &(struct quorum_question){join, lease, NULL, who},
+                        bound_within(bound, most));
+}
+
+/* If one more server forgets the lock, another client may get it: so this does not wait for
+ * the next check, which may be 10 s away. A server that stays down is asked ever more
+ * rarely, until another one loses the lock. One on which it was released is not asked: the
+ * release may be on its way to the others. */
+static bool join_when_due(struct quorum *quorum, struct lease *lease, struct bound bound)
+{
+    member_set lacking = quorum_members(quorum, MEMBER_LACKS);
+    if (lacking == 0 || !deadline_passed(quorum->join_at))
+        return false;
+    bool cancelled = have_join(quorum, lacking, lease, bound);
+    quorum->join_pause =
+        duration_max(join_interval, duration_doubled(quorum->join_pause, DURATION_S(10)));
+    quorum->join_at = deadline_after(quorum->join_pause);
+    return cancelled;
+}
+
+/* --- check, extend ------------------------------------------------------- */
+
+/* A lease of another process is known only by its token: any server may have it. */
+static void adopt(struct quorum *quorum, const struct lease *lease)
+{
+    if (!lease->outside)
+        return;
+    FOR_MEMBERS (member, quorum) {
+        if (member->standing == MEMBER_WITHOUT)
+            member->standing = MEMBER_GRANTS;
+        member->lease = *lease;
+    }
+}
+
+/* No server grants anything to those that it has forgotten, or never knew. A client that
+ * removes the lock everywhere does not reach all servers at the same moment: a server
+ * that has just lost the lock is not asked to take it again at once, or the lock would
+ * never be lost. */
+static void forget_lost(struct quorum *quorum, const struct lease *lease)
+{
+    FOR_MEMBERS (member, quorum) {
+        if (member->standing == MEMBER_GRANTS && lock_is_past(member->result)) {
+            member->standing = member->result == LOCK_RELEASED ? MEMBER_RELEASED : MEMBER_WITHOUT;
+            quorum->join_pause = join_interval;
+            quorum->join_at = deadline_after(join_interval);
+        }
+        if (lock_is_past(member->result) || (lease->outside && member->result != LOCK_OK))
+            lease_cut(&member->lease, (struct deadline){0});
+    }
+}
+
+/* The lease as the majority has it: as the server on which it ends first of these. */
+static void take_in(const struct quorum *quorum, struct lease *lease)
+{
+    lease->deadline = quorum_deadline(quorum);
+    FOR_MEMBERS (member, quorum) {
+        const struct lease *own = &member->lease;
+        if (own->deadline.boot_ns != lease->deadline.boot_ns ||
+            (lease->outside && member->result != LOCK_OK))
+            continue;
+        lease->set = own->set;
+        lease->mode = own->mode;
+        lease->slots = own->slots;
+        lease->slot = own->slot;
+    }
+}
+
+static enum lock_result ask_lease(struct quorum *quorum, struct quorum_question question,
+                                  struct lease *lease, struct bound bound, struct errmsg *why)
+{
+    adopt(quorum, lease);
+    question.who = quorum_members(quorum, MEMBER_GRANTS);
+    bool cancelled = quorum_round(quorum, &question, bound);
+    quorum_learn_pace(quorum);
+    quorum_note(quorum, false); /* including a member that must still join */
+
+    enum lock_result result = quorum_verdict(quorum, question.who, cancelled, why);
+    forget_lost(quorum, lease);
+    if (!lease->outside && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
+        struct lease rest = *lease;
+        if (result == LOCK_OK)
+            rest.deadline = quorum_deadline(quorum);
+        cancelled = join_when_due(quorum, &rest, bound);
+        result = quorum_verdict(quorum, quorum_members(quorum, MEMBER_GRANTS), cancelled, why);
+    }
+    if (result == LOCK_OK)
+        take_in(quorum, lease);
+    return result;
+}
+
+enum lock_result quorum_check(struct backend *backend, struct lease *lease, struct bound bound,
+                              struct errmsg *why)
+{
+    struct quorum_question question = {ask_check, lease, quorum_judge, 0};
+    return ask_lease(quorum_of(backend), question, lease, bound, why);
+}
+
+struct extension {
+    const struct lease *lease;
+    enum extend_how how;
+};
+
+static enum lock_result ask_extend(struct quorum_member *member, void *about, struct bound bound)
+{
+    const struct extension *extension = about;
+    struct backend *store = member->store;
+    member->lease.ttl = extension->lease->ttl;
+    return store->extend(store, &member->lease, extension->how, bound, &member->why);
+}
+
+/* Nobody checks a lock that no process holds: whoever extends it gives it to the servers
+ * that have come back without it, with what the others know of its holder. A server is
+ * left alone if another client holds the lock there, or a release has reached it. */
+static void give_detached(struct quorum *quorum, struct lease lease, struct bound bound)
+{
+    struct lock_state state;
+    struct errmsg ignored;
+    member_set lacking = quorum_members(quorum, MEMBER_WITHOUT);
+    if (lacking == 0 ||
+        quorum->base.look(&quorum->base, lease.key, &state, bound, &ignored) != LOCK_OK)
+        return;
+
+    const struct lock_owner *owner = lock_state_owner(&state, lease.token);
+    if (owner != NULL && owner->holder.detached) {
+        token_make(quorum->take_id); /* the take itself may have been given up there */
+        quorum->request = (struct lock_request){
+            .name = lease.name,
+            .key = lease.key,
+            .token = lease.token,
+            .take_id = quorum->take_id,
+            .remember = lease.remember,
+            .mode = lease.mode,
+            .slots = lease.slots,
+            .detached = true,
+            .self = owner->holder,
+        };
+        lease.outside = false;
+        lease.fence = owner->fence;
+        lease.hold = deadline_after(owner->hold_left);
+        lease.began_ms = owner->holder.since_wall_ms;
+        (void)have_join(quorum, lacking, &lease, bound);
+    }
+    lock_state_free(&state);
+}
+
+enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enum extend_how how,
+                               struct bound bound, struct errmsg *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    struct extension extension = {lease, how};
+    /* A minority that still has a lost lock would keep it for longer. */
+    enum lock_result result = quorum_check(backend, lease, bound, why);
+    if (result != LOCK_OK)
+        return result;
+
+    struct quorum_question question = {ask_extend, &extension, quorum_judge, 0};
+    result = ask_lease(quorum, question, lease, bound, why);
+    if (result == LOCK_OK && lease->outside)
+        give_detached(quorum, *lease, bound);
+    return result;
+}
+
+/* --- release ------------------------------------------------------------- */
+
+struct release {
+    const struct lease *lease;
+    member_set granted; /* by these, as far as is known; by others perhaps */
+};
+
+/* Releases our lock if the server has it or may have it. */
+static enum lock_result ask_release(struct quorum_member *member, void *about, struct bound bound)
+{
+    const struct release *release = about;
+    struct lease lease = *release->lease;
+    struct backend *store = member->store;
+    if (lease.outside)
+        return store->release(store, &lease, bound, &member->why);
+
+    if (member->standing != MEMBER_GRANTS && store->uncertain)
+        owe(member);
+    enum lock_result result = LOCK_GONE;
+    errmsg_set(&member->why, "%s: it did not hold the lock", member->url);
+    if (member->standing == MEMBER_OWES)
+        result = settle(member, NULL, bound);
+    if (member->standing != MEMBER_GRANTS)
+        return result;
+    lease.take_id = member->quorum->take_id;
+    lease.end_ms = member->lease.end_ms;
+    return store->release(store, &lease, bound, &member->why);
+}
+
+/* A server that has the lock would keep it to the end of the lease: once there is a
+ * verdict, it is worth some time; one that may have it is worth a little. */
+static struct duration judge_release(const struct quorum *quorum, const void *about)
+{
+    const struct release *release = about;
+    if (quorum_count_round(quorum, RESULT_OK) < quorum->need &&
+        quorum_count_round(quorum, RESULT_PAST) <= quorum->count - quorum->need)
+        return QUORUM_WAITS;
+    return (quorum_missing(quorum) & release->granted) != 0
+               ? DURATION_S(1)
+               : quorum_rounds(quorum, 2, DURATION_MS(50));
+}
+
+/* Takes in what each server has answered to a release. Returns NULL if a majority of them
+ * remembers the run; otherwise why one does not. */
+static const char *note_released(struct quorum *quorum)
+{
+    int remembered = 0;
+    const char *unwritten = NULL;
+    FOR_MEMBERS (member, quorum) {
+        if (member->result != LOCK_OK)
+            continue;
+        member->standing = MEMBER_RELEASED;
+        remembered += member->store->warning == NULL;
+        if (member->store->warning != NULL)
+            unwritten = member->store->warning;
+    }
+    return remembered < quorum->need ? unwritten : NULL;
+}
+
+enum lock_result quorum_release(struct backend *backend, const struct lease *lease,
+                                struct bound bound, struct errmsg *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    adopt(quorum, lease);
+    struct release release = {lease, quorum_members(quorum, MEMBER_GRANTS)};
+    struct quorum_question question = {ask_release, &release, judge_release,
+                                       ~quorum_members(quorum, MEMBER_RELEASED)};
+    bool cancelled = quorum_round(quorum, &question, bound);
+
+    quorum_note_left(quorum);
+    enum lock_result result =
+        quorum_verdict(quorum, quorum_members(quorum, MEMBER_GRANTS | MEMBER_OWES), cancelled, why);
+    forget_lost(quorum, lease);
+    const char *unwritten = note_released(quorum);
+    if (result == LOCK_OK)
+        quorum->base.warning = unwritten;
+    quorum->base.uncertain = quorum_members(quorum, MEMBER_GRANTS | MEMBER_OWES) != 0;
+    return result;
+}

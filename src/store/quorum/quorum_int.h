@@ -1,0 +1,202 @@
+/* Several stores that keep one lock together: it is held by the client that has it in a
+ * majority of them. Declarations that the files of the quorum share. */
+#ifndef DLOCK_STORE_QUORUM_QUORUM_INT_H
+#define DLOCK_STORE_QUORUM_QUORUM_INT_H
+
+#include "redis/url.h"
+#include "store/backend.h"
+
+#include <pthread.h>
+
+enum { QUORUM_LEAST = 3, QUORUM_MOST = 15 };
+
+/* Results as sets of bits. */
+enum {
+    RESULT_OK = 1 << LOCK_OK,
+    RESULT_HELD = 1 << LOCK_HELD, /* by another client */
+    RESULT_PAST = 1 << LOCK_GONE | 1 << LOCK_FOREIGN | 1 << LOCK_ENDED | 1 << LOCK_RELEASED,
+    RESULT_MISCONFIGURED = 1 << LOCK_REFUSED | 1 << LOCK_INVALID,
+    RESULT_BAD = RESULT_MISCONFIGURED | 1 << LOCK_CANT_CREATE | 1 << LOCK_SYSTEM, /* it is no use */
+    RESULT_SILENT = 1 << LOCK_UNAVAILABLE | 1 << LOCK_CANCELLED,
+    RESULT_FAILED = RESULT_BAD | RESULT_SILENT,
+};
+
+/* The standing of our lease on one of the servers. It is a lock as long as a majority
+ * grants it, even if these cannot be asked at the moment; a server that has never granted
+ * it, or has lost it, may grant it to another client. A bit each, for sets of them. */
+enum member_standing {
+    MEMBER_WITHOUT = 1,  /* it has no lock of ours: it never granted one, or has lost it */
+    MEMBER_OWES = 2,     /* a take of ours may still be carried out, and must be released */
+    MEMBER_GRANTS = 4,   /* or may do so: of another process's lease only the token is known */
+    MEMBER_RELEASED = 8, /* by us, or by another process with our token: not taken there again */
+    MEMBER_LACKS = MEMBER_WITHOUT | MEMBER_OWES,
+};
+
+/* A set of members, a bit each. */
+typedef unsigned member_set;
+#define QUORUM_ALL (~0U)
+
+/* One of the servers, and what is known about it. */
+struct quorum_member {
+    struct quorum *quorum;
+    member_set bit; /* of this member alone */
+    struct backend *store;
+    char url[sizeof((struct redis_url *)0)->shown]; /* as it is shown */
+    enum member_standing standing;
+    struct lease lease;    /* as this server has it; deadline 0: it has none */
+    struct deadline until; /* MEMBER_OWES: the end of that take's lease; 0: it was not granted */
+    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
+
+    /* Of the last round that asked it. */
+    bool asked;
+    bool done; /* its result is there */
+    enum lock_result result;
+    struct errmsg why;       /* of the result */
+    struct holder holder;    /* of LOCK_HELD */
+    struct lock_state state; /* of a look */
+    struct pause pause;      /* that a take or a look has found */
+    bool started;            /* a thread of its own */
+    pthread_t thread;
+};
+
+/* What a round asks. */
+struct quorum_question {
+    /* Asks this server, in a thread of its own; `about` is the same for all members. */
+    enum lock_result (*ask)(struct quorum_member *member, void *about, struct bound bound);
+    void *about;
+    /* How much longer to wait for the members that have not answered; QUORUM_WAITS: until
+     * the bound. Called at the start, and after each answer by the thread that got it, with
+     * the mutex held. NULL: QUORUM_WAITS. */
+    struct duration (*patience)(const struct quorum *quorum, const void *about);
+    member_set who;
+};
+
+#define QUORUM_WAITS ((struct duration){INT64_MAX})
+
+struct quorum {
+    struct backend base;
+    int count;
+    int need; /* a majority */
+    struct quorum_member members[QUORUM_MOST];
+
+    /* The takes. */
+    struct lock_request request; /* of the lock that we have, or asked for last, with our take id */
+    char first_id[TOKEN_SIZE];   /* of the first take */
+    char take_id[TOKEN_SIZE];    /* of the last one: it begins with that of the first */
+    int takes;
+    int splits;            /* how often in a row it was refused though no client has a majority */
+    struct deadline again; /* when to ask again for a lock that is held */
+
+    /* While the lock is held. */
+    struct deadline join_at;    /* when to ask members without the lock to take it as well */
+    struct duration join_pause; /* before that */
+    int news_fd;                /* an epoll(7) of the members' own; -1: none */
+
+    struct errmsg note, warning; /* what base.note and base.warning point to */
+    unsigned noted;              /* the members that the note is about, one bit each */
+    struct duration pace;        /* time from start to verdict of the last round */
+
+    /* The round: see store/quorum/round.c. */
+    const struct quorum_question *question;
+    struct bound bound;
+    struct deadline start;
+    struct deadline cut;     /* until when the members are waited for */
+    struct deadline decided; /* when the first cut was set */
+    int cut_fd;              /* a timerfd of the cut */
+    int cancel_fd;           /* for all waits: an epoll(7) of cut_fd and of the caller's own */
+    pthread_mutex_t mutex;
+};
+
+#define FOR_MEMBERS(member, quorum)                                    \
+    for (__typeof__(&(quorum)->members[0]) member = (quorum)->members; \
+         member < (quorum)->members + (quorum)->count; member++)
+
+static inline struct quorum *quorum_of(struct backend *backend)
+{
+    return (struct quorum *)(void *)backend;
+}
+
+/* --- store/quorum/round.c ------------------------------------------------ */
+
+/* Before the first round. LOCK_OK; LOCK_SYSTEM with *why set. */
+enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why);
+
+/* Asks the members of the question at the same time, each in a thread but the last, which
+ * the caller's thread asks, and waits for them as long as its patience and the bound say.
+ * Then each of these has a result, LOCK_CANCELLED if it was cut short; the others keep
+ * theirs. Returns whether the bound's own cancel descriptor is readable. */
+bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
+                  struct bound bound);
+
+/* Patience for a question that may take its time: once there is a verdict, the slow members
+ * get some more time. */
+struct duration quorum_judge(const struct quorum *quorum, const void *about);
+
+/* A limit in milliseconds that suits near servers would cut short all distant ones: time
+ * for so many rounds of the others, `least` to 1 s. */
+struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
+
+/* After a round that has asked all for a verdict. */
+void quorum_learn_pace(struct quorum *quorum);
+
+/* During a round: the members that have not answered yet. */
+member_set quorum_missing(const struct quorum *quorum);
+
+/* The members with one of these standings. */
+member_set quorum_members(const struct quorum *quorum, unsigned standings);
+
+/* The members that had one of these results, a set, when they were last asked. */
+member_set quorum_answered(const struct quorum *quorum, unsigned results);
+int quorum_count(const struct quorum *quorum, unsigned results);
+
+/* The same during a round, of those that have answered. A member that is not asked has no
+ * lock of ours, or was released before. */
+int quorum_count_round(const struct quorum *quorum, unsigned results);
+
+/* LOCK_OK if a majority has done what the last round asked; otherwise *why says why not. */
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
+
+/* A majority's verdict on a lease after a round that has asked all servers that may have
+ * had it, before their standing changes by it. With *why set: LOCK_OK; LOCK_GONE,
+ * LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if those that have not lost it are no majority;
+ * otherwise the reason why it is unknown. */
+enum lock_result quorum_verdict(const struct quorum *quorum, member_set may_have, bool cancelled,
+                                struct errmsg *why);
+
+/* If too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM if there would be no
+ * majority even if all others came back; otherwise LOCK_UNAVAILABLE. */
+enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why);
+
+/* Of `count` servers' values (a deadline, a fence): the highest that a majority reaches,
+ * or all of them if they are fewer; sorts the values. */
+int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
+
+/* The pause that a majority of the servers has. */
+struct pause quorum_paused(const struct quorum *quorum);
+
+/* Until when a majority grants the lease. */
+struct deadline quorum_deadline(const struct quorum *quorum);
+
+/* Reports in base.note and base.warning the members that have a problem. */
+void quorum_note(struct quorum *quorum, bool taken);
+
+/* Reports in base.note the members that `what` has not reached. False if there are none. */
+bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there);
+
+/* The same after a release: the members that it has not reached. If a majority of them may
+ * have the lock still, that is a warning. */
+void quorum_note_left(struct quorum *quorum);
+
+/* --- store/quorum/lease.c: as in store/backend.h -------------------------- */
+
+enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
+                             struct lease *lease, struct holder *holder, struct bound bound,
+                             struct errmsg *why);
+enum lock_result quorum_check(struct backend *backend, struct lease *lease, struct bound bound,
+                              struct errmsg *why);
+enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enum extend_how how,
+                               struct bound bound, struct errmsg *why);
+enum lock_result quorum_release(struct backend *backend, const struct lease *lease,
+                                struct bound bound, struct errmsg *why);
+
+#endif
