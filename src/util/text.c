@@ -75,8 +75,8 @@ bool utf8_reorders(const char *text, size_t length)
            (b[1] == 0x81 && b[2] >= 0xA6 && b[2] <= 0xA9);
 }
 
-/* By the locale's name: setlocale(3) takes longer than all the rest of the start. Without any, as
- * in a unit and in a cron job, text is UTF-8 (so does systemd's is_locale_utf8()). */
+/* By the locale's name: setlocale(3) takes longer than all the rest of the start. Without a locale,
+ * as in a unit and in a cron job, text is UTF-8, as in systemd. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};

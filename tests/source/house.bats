@@ -152,29 +152,38 @@ large() {
     equals "$(large "$SRC")" ''
 }
 
-# missing FOLDER: each "folder/file.c", from the root of the tree, src/, tests/ or beside it, that a page or a comment there
-# names, and that does not exist.
+# missing FOLDER: what a page or a comment there names and that does not exist: each "folder/file.c" or "folder/part_*.c",
+# from the root of the tree, src/, tests/ or beside it, and each "some_function()" of src/.
 missing() {
     python3 - "$1" <<'END'
 import pathlib, re, sys
 root = pathlib.Path(sys.argv[1])
-NAMED = re.compile(r"(?<![\w./$*{}<-])(?!sys/|linux/)(?:[a-z][\w-]*/)+[a-z][\w-]*\.(?:c|h|lua|py|bats|bash|sh|md)\b(?![\w/*])")
+FILE = re.compile(r"(?<![\w./$*{}<-])(?!sys/|linux/)(?:[a-z][\w-]*/)+[a-z][\w*-]*\.(?:c|h|lua|py|bats|bash|sh|md)\b(?![\w/*])")
+FUNCTION = re.compile(r"(?<![\w.])([a-z]\w*_\w+)\(\)")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+code = "".join(COMMENT.sub("", path.read_text()) for path in (root / "src").rglob("*.[chl]*") if path.suffix in (".c", ".h", ".lua"))
+known = set(re.findall(r"\w+", code))
 for path in sorted(file for part in ("doc", "src", "tests", "CONTRIBUTING.md", "Makefile.am")
                    for file in [root / part, *(root / part).rglob("*")]
                    if file.is_file() and file.suffix in (".md", ".c", ".h", ".lua", ".py", ".bats", ".bash", ".am") and file.parent != root / "tests/source"):
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        for name in NAMED.findall(line):
-            if not any((folder / name).exists() for folder in (root, root / "src", root / "tests", path.parent)):
-                print(f"{path.relative_to(root)}:{number}: {name}")
+    text, found = path.read_text(), []
+    for name in FILE.finditer(text):
+        if not any(any(folder.glob(name[0])) for folder in (root, root / "src", root / "tests", path.parent)):
+            found.append((name.start(), name[0]))
+    for part in [re.match(r"[\s\S]*", text)] if path.name in ("design.md", "reliability.md", "CONTRIBUTING.md") else COMMENT.finditer(text) if "src" in path.parts else []:
+        found += [(part.start() + name.start(), name[0]) for name in FUNCTION.finditer(part[0]) if name[1] not in known]
+    for at, name in sorted(found):
+        print(f"{path.relative_to(root)}:{text.count(chr(10), 0, at) + 1}: {name}")
 END
 }
 
-@test "the files that pages and comments name exist" {
+@test "the files and functions that pages and comments name exist" {
     mkdir -p "$T/src/run" "$T/tests/cli" "$T/doc"
     touch "$T/src/run/a.c" "$T/tests/cli/b.bats"
-    printf '`run/a.c`, `src/run/a.c`, cli/b.bats\n`run/b.c` or run/*.c\n' >"$T/doc/design.md"
-    printf '#include <sys/stat.h>\n/* (cli/a.bats) */\n' >"$T/src/run/a.c"
-    equals "$(missing "$T")" $'doc/design.md:2: run/b.c\nsrc/run/a.c:2: cli/a.bats'
+    printf '`run/a.c`, `src/run/a.c`, cli/b.bats, `run/a*.c`, `run_all()`\n`run/b.c` or run/c_*.c, `run_none()`\n' >"$T/doc/design.md"
+    printf '#include <sys/stat.h>\n/* (cli/a.bats), run_all(),\n * run_more() */\nint run_all(void);\n' >"$T/src/run/a.c"
+    equals "$(missing "$T" | tr '\n' ' ')" \
+        'doc/design.md:2: run/b.c doc/design.md:2: run/c_*.c doc/design.md:2: run_none() src/run/a.c:2: cli/a.bats src/run/a.c:3: run_more() '
     equals "$(missing "$TESTS/..")" ''
 }
 
