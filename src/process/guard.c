@@ -60,15 +60,17 @@ struct guard {
     const char *held; /* the command's DLOCK_HELD */
 };
 
-/* Kills the tree until none of it is left. find() finds more of it before each further try,
- * and returns false if there is none. */
+/* Kills the tree until none of it is left. Before each further try, find() looks for more of
+ * it, and returns false if there is nothing left. */
 __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)(struct guard *))
 {
     struct duration interval = kill_first;
 
     (void)tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
-    while (find(guard) && (tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER).found > 0 ||
-                           !tree_is_gone(tree_left(&guard->tree)))) {
+    while (find(guard)) {
+        struct tree_count killed = tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
+        if (killed.found == 0 && tree_is_gone(tree_left(&guard->tree)))
+            break;
         (void)poll(NULL, 0, (int)(interval.ns / NS_PER_MS));
         interval = duration_doubled(interval, kill_most);
     }

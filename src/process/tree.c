@@ -41,8 +41,7 @@ static const struct duration find_limit = {10 * NS_PER_MS};
 /* One process of another process's tree. */
 struct tree_member {
     struct process_id id;
-    bool seen; /* by the walk that is under way */
-    bool lives;
+    bool met; /* by the walk that is under way */
 };
 
 /* A process that will be signalled. */
@@ -182,8 +181,8 @@ static bool meets(struct tree *tree, struct process_id id)
 
     if (at == tree->count && !tree_add(tree, id))
         return true; /* no memory: it is signalled now, and forgotten */
-    bool first = !tree->members[at].seen;
-    tree->members[at].seen = tree->members[at].lives = true;
+    bool first = !tree->members[at].met;
+    tree->members[at].met = true;
     return first;
 }
 
@@ -279,14 +278,14 @@ static void walk_members(struct walk *walk)
     size_t known = tree->count, kept = 0;
 
     for (size_t i = 0; i < tree->count; i++)
-        tree->members[i].seen = tree->members[i].lives = false;
+        tree->members[i].met = false;
     for (size_t i = 0; i < known && !deadline_passed(walk->until); i++)
-        if (!tree->members[i].seen)
+        if (!tree->members[i].met)
             visit(walk, tree->members[i].id.pid, NULL, tree->members[i].id.start);
 
     bool whole = !deadline_passed(walk->until);
     for (size_t i = 0; i < tree->count; i++)
-        if (!whole || tree->members[i].lives)
+        if (!whole || tree->members[i].met)
             tree->members[kept++] = tree->members[i];
     tree->count = kept;
 }
