@@ -1,8 +1,5 @@
-#include "actions/actions.h"
+#include "actions/actions_int.h"
 
-#include "actions/open_backend.h"
-#include "actions/plan.h"
-#include "config/lock_key.h"
 #include "doctor/doctor.h"
 #include "lock/lock_name.h"
 #include "process/signals.h"

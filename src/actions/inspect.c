@@ -1,10 +1,6 @@
-#include "actions/actions.h"
-
-#include "actions/open_backend.h"
-#include "actions/plan.h"
-#include "config/lock_key.h"
+/* Actions that look at locks, apart from --status: --wait-free, --list and --current. */
+#include "actions/actions_int.h"
 #include "process/signals.h"
-#include "run/held_locks.h"
 #include "run/nesting.h"
 #include "run/wait.h"
 #include "ui/lock_print.h"
@@ -12,6 +8,7 @@
 #include "ui/report.h"
 #include "util/clock.h"
 #include "util/fileutils.h"
+#include "util/json.h"
 #include "util/text.h"
 #include "util/thread.h"
 
@@ -20,139 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FREE_STATUS = 1, NONE_STATUS = 1, NOT_WITHIN_STATUS = 1 };
-
-/* The store, one lock in it, and the result of looking at it. */
-struct looking {
-    const struct options *options;
-    struct options *under; /* of the lock's store, if DLOCK_HELD names it; NULL: none */
-    bool inside;           /* and that store confirms it */
-    struct messages *out;
-    struct backend *backend;
-    char key[LOCK_KEY_SIZE];
-    struct deadline until; /* of one look */
-    struct lock_state state;
-    struct lease lease; /* of --current */
-};
-
-static bool choose_lock(struct looking *looking, const struct options *options,
-                        struct messages *out, int *status)
-{
-    *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
-    struct lease outer;
-    if (options->action == ACTION_LIST)
-        lock_key_make(looking->key, options->prefix, "");
-    else if (!lock_key_find(looking->key, options, out, status))
-        return false;
-    out->key = looking->key;
-    looking->inside =
-        options->action != ACTION_LIST &&
-        backend_of_held(&looking->backend, &looking->under, options, looking->key, &outer, -1, out);
-    return looking->inside || backend_choose(&looking->backend, options, out, status);
-}
-
-/* NULL: reported. */
-static struct looking *looking_open(const struct options *options, struct messages *out,
-                                    int *status)
-{
-    struct looking *looking = plan_memory(sizeof *looking, out, status);
-    if (looking != NULL && choose_lock(looking, options, out, status))
-        return looking;
-    free(looking);
-    return NULL;
-}
-
-static void looking_close(struct looking *looking)
-{
-    looking->backend->close(looking->backend);
-    options_under_free(&looking->under);
-    looking->out->key = NULL;
-    free(looking);
-}
-
-static enum lock_result inspect_look(void *data, struct bound bound, struct errmsg *why)
-{
-    struct looking *looking = data;
-    bound.until = deadline_earlier(bound.until, looking->until);
-    struct backend *backend = looking->backend;
-    enum lock_result result = backend->look(backend, looking->key, &looking->state, bound, why);
-    if (result == LOCK_OK && !looking->state.locked && backend->probe != NULL)
-        result = backend->probe(backend, looking->key, &looking->state, why);
-    return result;
-}
-
-/* --- status -------------------------------------------------------------- */
-
-/* Looks once, and shows what there is, which gives the exit status. */
-static int look_and(const struct options *options, struct messages *out,
-                    int (*show)(const struct looking *))
-{
-    struct errmsg why = {""};
-    int status = STATUS_INTERNAL;
-    struct looking *looking = looking_open(options, out, &status);
-    if (looking == NULL)
-        return status;
-    enum lock_result result = retry(inspect_look, looking, options->outage, &why);
-    if (result != LOCK_OK) {
-        status = fail_result(out, result, &why);
-    } else {
-        status = show(looking);
-        lock_state_free(&looking->state);
-    }
-    looking_close(looking);
-    return status;
-}
-
-static int show_status(const struct looking *looking)
-{
-    const struct options *options = looking->options;
-    const struct lock_state *state = &looking->state;
-    if (options->json)
-        lock_state_json_print(state, options->name, looking->backend->kind);
-    else if (options->verbosity >= 0)
-        lock_state_print(state, options->name, options->verbosity > 0);
-    int status = flushed(looking->out, state->locked ? STATUS_OK : FREE_STATUS);
-    if (looking->backend->note != NULL)
-        say_warning(looking->out, "%s", looking->backend->note);
-    return status;
-}
-
-int action_status(const struct options *options, struct messages *out)
-{
-    return look_and(options, out, show_status);
-}
-
-/* --- ran-within ----------------------------------------------------------- */
-
-static void ran_json_print(const struct looking *looking, bool within)
-{
-    const struct options *options = looking->options;
-    struct json json = json_line_begin(stdout);
-    json_text(&json, "key", options->name);
-    json_text(&json, "full_key", looking->key);
-    json_text(&json, "backend", looking->backend->kind);
-    json_bool(&json, "ran_within", within);
-    json_seconds(&json, "within", options->ran_within.ns / NS_PER_MS);
-    run_memory_json(&json, &looking->state.memory);
-    json_line_end(&json);
-}
-
-static int show_ran(const struct looking *looking)
-{
-    const struct options *options = looking->options;
-    const struct run_memory *memory = &looking->state.memory;
-    bool within = run_ended_within(memory, options->ran_within);
-    if (options->json)
-        ran_json_print(looking, within);
-    else if (options->verbosity >= 0)
-        run_within_print(options->name, memory, within, options->ran_within);
-    return flushed(looking->out, within ? STATUS_OK : NOT_WITHIN_STATUS);
-}
-
-int action_ran_within(const struct options *options, struct messages *out)
-{
-    return look_and(options, out, show_ran);
-}
+enum { NONE_STATUS = 1 };
 
 /* --- wait-free ----------------------------------------------------------- */
 
@@ -171,8 +36,8 @@ static struct holder first_holder(const struct lock_state *state)
 
 /* Signals are read only here: they end dlock, but not before the live line is
  * removed. */
-static void inspect_pause_until(struct deadline until, const struct lock_state *state,
-                                struct progress *view)
+static void pause_until(struct deadline until, const struct lock_state *state,
+                        struct progress *view)
 {
     struct holder holder = first_holder(state);
     struct signals signals = {.fd = -1};
@@ -203,22 +68,22 @@ static struct deadline next_look(const struct lock_state *state, struct duration
     return next;
 }
 
-static int still_held(const struct looking *looking, struct duration waited)
+static int still_held(const struct target *target, struct duration waited)
 {
     char time[DURATION_TEXT_SIZE], who[LOCK_TEXT_SIZE];
-    const struct options *options = looking->options;
+    const struct options *options = target->options;
     bool waits = options->wait.ns > 0;
-    looking->out->waited = waited;
-    return fail(looking->out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
-                "held by %s%s%s", lock_owner_format(&looking->state.owners[0], who),
+    target->out->waited = waited;
+    return fail(target->out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
+                "held by %s%s%s", lock_owner_format(&target->state.owners[0], who),
                 waits ? "; not free after " : "",
                 waits ? duration_rounded(waited, time, sizeof time) : "");
 }
 
 /* True if an ancestor holds the lock: a wait for it would never end. */
-static bool inspect_held_by_ancestor(const struct looking *looking)
+static bool held_by_ancestor(const struct target *target)
 {
-    const struct lock_state *state = &looking->state;
+    const struct lock_state *state = &target->state;
     struct bound bound = {deadline_after(DURATION_S(1)), -1};
     struct lease outer = {0};
     struct holder self;
@@ -226,69 +91,68 @@ static bool inspect_held_by_ancestor(const struct looking *looking)
     for (size_t i = 0; i < state->owner_count; i++)
         if (nested_by_ancestry(&state->owners[i].holder, &self))
             return true;
-    return looking->inside || nested_by_attachment(looking->backend, looking->options->lock_dir,
-                                                   looking->key, &outer, bound);
+    return target->inside || nested_by_attachment(target->backend, target->options->lock_dir,
+                                                  target->key, &outer, bound);
 }
 
 /* An outage lasts no longer than the wait. But each look has a second, like
  * each try of a wait for a lock, and with -n the connection's own limit. */
-static enum lock_result look_within(struct looking *looking, struct deadline end,
-                                    struct errmsg *why)
+static enum lock_result look_within(struct target *target, struct deadline end, struct errmsg *why)
 {
-    const struct options *options = looking->options;
+    const struct options *options = target->options;
     struct deadline second = deadline_after(DURATION_S(1));
     if (options->wait.ns > 0)
-        looking->until = deadline_before(end, second) ? second : end;
-    return retry(inspect_look, looking, duration_min(options->outage, deadline_left(end)), why);
+        target->until = deadline_before(end, second) ? second : end;
+    return retry(target_look, target, duration_min(options->outage, deadline_left(end)), why);
 }
 
 int action_wait_free(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct looking *looking = looking_open(options, out, &status);
-    if (looking == NULL)
+    struct target *target = target_open(target_by_name, options, out, &status);
+    if (target == NULL)
         return status;
     struct deadline start = deadline_now(), end = options->waits_forever
                                                       ? DEADLINE_NEVER
                                                       : deadline_plus(start, options->wait);
-    struct duration interval = looking->backend->poll_least;
+    struct duration interval = target->backend->poll_least;
     struct awaited_lock awaited = plan_awaited(options);
     struct progress view;
     progress_open(&view, &awaited, options->waits_forever || options->wait.ns > 0, out);
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
-        enum lock_result result = look_within(looking, end, &why);
-        done = result != LOCK_OK || !looking->state.locked || last;
+        enum lock_result result = look_within(target, end, &why);
+        done = result != LOCK_OK || !target->state.locked || last;
         if (done)
             progress_hide(&view);
-        if (!done && !asked && inspect_held_by_ancestor(looking)) {
+        if (!done && !asked && held_by_ancestor(target)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                           "the command that this runs in holds it, and the wait would never end");
-            lock_state_free(&looking->state);
+            lock_state_free(&target->state);
             break;
         }
         if (result != LOCK_OK)
             status = fail_result(out, result, &why);
-        else if (!looking->state.locked)
+        else if (!target->state.locked)
             status = STATUS_OK;
         else if (last)
-            status = still_held(looking, deadline_gap(start, deadline_now()));
+            status = still_held(target, deadline_gap(start, deadline_now()));
         else
-            inspect_pause_until(deadline_earlier(end, next_look(&looking->state, interval)),
-                                &looking->state, &view);
+            pause_until(deadline_earlier(end, next_look(&target->state, interval)), &target->state,
+                        &view);
         if (result == LOCK_OK)
-            lock_state_free(&looking->state);
+            lock_state_free(&target->state);
         interval = duration_doubled(interval, look_most);
     }
-    looking_close(looking);
+    target_close(target);
     return status;
 }
 
 /* --- list ---------------------------------------------------------------- */
 
 struct list {
-    const struct looking *looking;
+    const struct target *target;
     struct list_table listing;
     bool short_of_memory;
 };
@@ -296,11 +160,11 @@ struct list {
 static bool list_one(void *data, const struct lock_state *state)
 {
     struct list *list = data;
-    const struct options *options = list->looking->options;
+    const struct options *options = list->target->options;
     char name[LOCK_KEY_SIZE];
     lock_name_of(name, sizeof name, state->key, options->prefix);
     if (options->json)
-        lock_state_json_print(state, name, list->looking->backend->kind);
+        lock_state_json_print(state, name, list->target->backend->kind);
     else
         list->short_of_memory = !list_table_add(&list->listing, name, state);
     return !list->short_of_memory && ferror(stdout) == 0;
@@ -309,20 +173,20 @@ static bool list_one(void *data, const struct lock_state *state)
 static enum lock_result list_all(void *data, struct bound bound, struct errmsg *why)
 {
     struct list *list = data;
-    const struct looking *looking = list->looking;
+    const struct target *target = list->target;
     list_table_free(&list->listing);
-    return looking->backend->list(looking->backend, looking->key, looking->options->name,
-                                  looking->options->all, list_one, list, bound, why);
+    return target->backend->list(target->backend, target->key, target->options->name,
+                                 target->options->all, list_one, list, bound, why);
 }
 
 int action_list(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct looking *looking = looking_open(options, out, &status);
-    if (looking == NULL)
+    struct target *target = target_open(target_by_name, options, out, &status);
+    if (target == NULL)
         return status;
-    struct list list = {.looking = looking};
+    struct list list = {.target = target};
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
     /* After JSON has been printed, another try cannot take it back. */
@@ -336,31 +200,31 @@ int action_list(const struct options *options, struct messages *out)
     } else {
         list_table_print(&list.listing);
         status = flushed(out, STATUS_OK);
-        if (looking->backend->note != NULL)
-            say_warning(out, "%s", looking->backend->note);
+        if (target->backend->note != NULL)
+            say_warning(out, "%s", target->backend->note);
     }
     list_table_free(&list.listing);
-    looking_close(looking);
+    target_close(target);
     return status;
 }
 
 /* --- current ------------------------------------------------------------- */
 
-static enum lock_result inspect_check(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result check(void *data, struct bound bound, struct errmsg *why)
 {
-    struct looking *looking = data;
-    return looking->backend->check(looking->backend, &looking->lease, bound, why);
+    struct target *target = data;
+    return target->backend->check(target->backend, &target->lease, bound, why);
 }
 
-static NOT_INLINED void print_current(const struct looking *looking)
+static NOT_INLINED void print_current(const struct target *target)
 {
     char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
-    const struct lease *lease = &looking->lease;
+    const struct lease *lease = &target->lease;
     struct duration left = deadline_left(lease->deadline);
     bool ends = lease->deadline.boot_ns != 0; /* if it is known: not of a --lock-file */
-    lock_name_of(name, sizeof name, lease->key, looking->options->prefix);
-    if (!looking->options->json) {
-        printf("%s (%s)", text_escape(escaped, sizeof escaped, name), looking->backend->kind);
+    lock_name_of(name, sizeof name, lease->key, target->options->prefix);
+    if (!target->options->json) {
+        printf("%s (%s)", text_escape(escaped, sizeof escaped, name), target->backend->kind);
         if (ends && left.ns <= 0)
             printf(", lease has ended");
         else if (ends)
@@ -371,7 +235,7 @@ static NOT_INLINED void print_current(const struct looking *looking)
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
     json_text(&json, "full_key", lease->key);
-    json_text(&json, "backend", looking->backend->kind);
+    json_text(&json, "backend", target->backend->kind);
     json_text(&json, "owner", lease->token);
     json_text(&json, "mode", lock_mode_name(lease->mode));
     if (ends) {
@@ -388,32 +252,32 @@ static NOT_INLINED void print_current(const struct looking *looking)
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {
-    struct looking looking = {.lease = {.key = held->key,
-                                        .token = held->token,
-                                        .take_id = held->take_id,
-                                        .outside = true,
-                                        .slot = -1}};
+    struct target target = {.lease = {.key = held->key,
+                                      .token = held->token,
+                                      .take_id = held->take_id,
+                                      .outside = true,
+                                      .slot = -1}};
     struct errmsg why = {""};
-    enum lock_result result = options_of_held(&looking.under, options, held, &why);
-    looking.options = looking.under;
+    enum lock_result result = options_of_held(&target.under, options, held, &why);
+    target.options = target.under;
     if (result != LOCK_OK && result != LOCK_GONE)
         *status = fail_result(out, result, &why);
     if (result == LOCK_OK &&
-        !backend_of_kind(&looking.backend, held->backend, looking.under, out, status))
+        !backend_of_kind(&target.backend, held->backend, target.under, out, status))
         result = LOCK_INVALID;
     if (result != LOCK_OK) {
-        options_under_free(&looking.under);
+        options_under_free(&target.under);
         return result;
     }
-    result = retry(inspect_check, &looking, options->outage, &why);
+    result = retry(check, &target, options->outage, &why);
     if (result == LOCK_OK)
-        print_current(&looking);
+        print_current(&target);
     else if (lock_is_past(result))
         result = LOCK_GONE;
     else
         *status = fail_result(out, result, &why);
-    looking.backend->close(looking.backend);
-    options_under_free(&looking.under);
+    target.backend->close(target.backend);
+    options_under_free(&target.under);
     return result;
 }
 

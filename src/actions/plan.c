@@ -1,8 +1,6 @@
-#include "actions/plan.h"
-
-#include "actions/open_backend.h"
+/* The options of an acquisition, as run/ needs them. */
+#include "actions/actions_int.h"
 #include "config/held_store.h"
-#include "config/lock_key.h"
 #include "util/clock.h"
 #include "util/text.h"
 

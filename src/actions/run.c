@@ -1,6 +1,5 @@
-#include "actions/actions.h"
-
-#include "actions/plan.h"
+/* The main action: runs a command under the lock. */
+#include "actions/actions_int.h"
 #include "config/hints.h"
 #include "run/held_locks.h"
 #include "run/supervise.h"

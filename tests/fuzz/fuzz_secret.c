@@ -1,5 +1,5 @@
 /* Files of one secret: its bytes but for one line end; and those of an owner token. */
-#include "actions/token_file.h"
+#include "actions/actions_int.h"
 #include "fuzz.h"
 #include "util/fileutils.h"
 
