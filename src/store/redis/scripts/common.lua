@@ -51,6 +51,7 @@
 --     share the lock keep it, and none of them can tell that it is the last.
 
 local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
+local call, try = redis.call, redis.pcall -- an error ends the script; is the reply
 local SHARED = 'dlock:shared:'
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
 
@@ -59,7 +60,7 @@ local function is_wrong_type(reply)
 end
 
 local function now_ms()
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
@@ -70,7 +71,7 @@ end
 
 -- A value at the key that is not a string is another client's lock of some kind, which
 -- blocks ours until it is gone: no owner token is ''.
-local value = redis.pcall('GET', lock)
+local value = try('GET', lock)
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
@@ -83,7 +84,7 @@ end
 -- The contents of meta: what all scripts need, and the rest for those that ask for it.
 local known = {}
 local function learn(...)
-  local found = redis.pcall('HMGET', meta, ...)
+  local found = try('HMGET', meta, ...)
   if found.err then return found end
   for i, field in ipairs({...}) do known[field] = found[i] end
 end

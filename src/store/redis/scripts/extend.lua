@@ -9,21 +9,21 @@
 local token, ttl, exactly = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
 local how, record = standing(token, ARGV[2])
 if how ~= 'ours' then return {how, record or ''} end
-local left = record and lease_end(record) or redis.call('PTTL', lock)
+local left = record and lease_end(record) or call('PTTL', lock)
 if left < ttl or exactly then
   if record then
     local now = now_ms()
-    redis.call('ZADD', holders, 'XX', whole(now + ttl), member_of(token, record.slot))
+    call('ZADD', holders, 'XX', whole(now + ttl), member_of(token, record.slot))
     if record.take then write_record(record, now, ttl) else record.ends = now + ttl end
     keep(now, now + ttl)
   else
-    redis.call('PEXPIRE', lock, ARGV[3])
+    call('PEXPIRE', lock, ARGV[3])
   end
-  if known.fence and redis.call('PTTL', meta) < ttl + kept_ms() then
-    redis.call('PEXPIRE', meta, whole(ttl + kept_ms()))
+  if known.fence and call('PTTL', meta) < ttl + kept_ms() then
+    call('PEXPIRE', meta, whole(ttl + kept_ms()))
   end
 end
 -- Read last, so that the server reports what comes after our own change.
-redis.call('GET', lock)
-if record then redis.call('GET', own) end
+call('GET', lock)
+if record then call('GET', own) end
 return say_ours(record)

@@ -9,7 +9,7 @@
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
 -- A client of another kind may lock with a hash; but so may an application keep its data.
-local kind = value == '' and (redis.pcall('TYPE', lock).ok or 'value of another type')
+local kind = value == '' and (try('TYPE', lock).ok or 'value of another type')
 if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but a ' .. kind} end
 local now = now_ms()
 local was = state(now)
@@ -26,13 +26,13 @@ if value then
       if shared and not record.released or not shared and known.unended == '1' then end_run(record, '0', 'lost') end
       known.forced = past_with('forced', record.take, holder.token, by)
     end
-    if shared then redis.pcall('DEL', holder_key(holder.token)) end
+    if shared then try('DEL', holder_key(holder.token)) end
   end
   local answer = cjson.encode(was)
-  redis.call('DEL', lock, holders, taken)
+  call('DEL', lock, holders, taken)
   value = false
   -- The key may have outlived the last lease: then nothing is taken away.
-  redis.pcall('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
+  try('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
   hand_on(now, first_waiter())
 end

@@ -15,8 +15,8 @@ local function forced_by(take, token)
 end
 
 local function note(list, id, token, text)
-  local reply = redis.pcall('HSET', meta, list, past_with(list, id, token, text))
-  if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+  local reply = try('HSET', meta, list, past_with(list, id, token, text))
+  if not known.fence and not no_meta then try('PEXPIRE', meta, META_KEPT_MS) end
   return reply
 end
 
@@ -26,7 +26,7 @@ end
 
 -- What is known of one who shares the lock, or has, and whether there is anything.
 local function read_record(key)
-  local text = redis.pcall('GET', key)
+  local text = try('GET', key)
   if type(text) ~= 'string' then return nil, text end
   return record_in(text), true
 end
@@ -65,7 +65,7 @@ end
 
 -- The last of the set: its member, and when its lease ends; nil if there is none.
 local function last_to_end()
-  local found = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
+  local found = try('ZRANGE', holders, -1, -1, 'WITHSCORES')
   -- In a Cluster that is moving the slot, the set cannot be read once its last member has
   -- just been removed.
   if found.err and string.find(found.err, 'non local key', 1, true) then return nil end
@@ -102,7 +102,7 @@ local function standing(token, take)
     if shares(own_record, now) then
       record = own_record
     elseif found and not own_record then
-      local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
+      local score = allowed(try('ZSCORE', holders, token), 'ZSCORE')
       local ends = type(score) == 'string' and read_end(score)
       record = ends and ends > now and {ends = ends} or nil
     end
@@ -131,7 +131,7 @@ end
 -- never). Only the record of one who shares the lock has an end.
 local function lease_end(record)
   local now = now_ms()
-  local left = record and record.ends and tonumber(record.ends) - now or redis.call('PTTL', lock)
+  local left = record and record.ends and tonumber(record.ends) - now or call('PTTL', lock)
   return left, left < 0 and -1 or now + left
 end
 
@@ -148,24 +148,24 @@ local LOST_KEPT_MS = 86400000
 
 local function write_record(record, now, left)
   record.ends = whole(now + left)
-  redis.call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
+  call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
 -- The set outlives the lock: what is in it then did not release.
 local function keep_holders(left)
   local ms = whole(left + math.max(LOST_KEPT_MS, left))
-  redis.call('PEXPIRE', holders, ms)
+  call('PEXPIRE', holders, ms)
   -- By its name: a script that only extends is not given this key, which would be watched then.
-  redis.pcall('PEXPIRE', string.sub(meta, 1, -5) .. 'slots', ms)
+  try('PEXPIRE', string.sub(meta, 1, -5) .. 'slots', ms)
 end
 
 -- The lock's key lasts as long as the last lease, and up to half as long again, so that it
 -- seldom changes: all who share it are told of that. With `exactly` it is also shortened,
 -- if it would outlast the last lease by far.
 local function keep(now, last, exactly)
-  local left, need = redis.call('PTTL', lock), last - now
+  local left, need = call('PTTL', lock), last - now
   if left >= need and not (exactly and left > 3 * need + 1000) then return end
-  redis.call('PEXPIRE', lock, whole(need * 1.5))
+  call('PEXPIRE', lock, whole(need * 1.5))
   keep_holders(need)
 end
 
@@ -174,20 +174,20 @@ end
 local function settle(now)
   local last, ends = last_to_end()
   if last and ends > now then return keep(now, ends, true) end
-  redis.call('DEL', lock)
-  if not last then redis.pcall('UNLINK', taken) end
+  call('DEL', lock)
+  if not last then try('UNLINK', taken) end
   value = false
 end
 
 -- Skips since the last success.
 local function skips_now()
   local of = string.match(known.success or '', '^%d+\t(%d+)') or ''
-  local was = redis.pcall('HMGET', counts, 'skips_of', 'skips')
+  local was = try('HMGET', counts, 'skips_of', 'skips')
   return not was.err and was[1] == of and was[2] or '0', of
 end
 
 -- For people: if it cannot be written, the operation still goes on.
 local function count(field, number)
-  redis.pcall('HINCRBY', counts, field, whole(number))
-  redis.pcall('PEXPIRE', counts, whole(kept_ms()))
+  try('HINCRBY', counts, field, whole(number))
+  try('PEXPIRE', counts, whole(kept_ms()))
 end

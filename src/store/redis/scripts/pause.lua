@@ -11,10 +11,10 @@ local left, now, answer = tonumber(ARGV[1]), now_ms(), past('requests', ARGV[4],
 if answer then return {answer} end
 answer = (left > 0 or pause_left(now) > 0) and 'done' or 'none'
 if left > 0 then
-  redis.call('HSET', meta, 'pause_ends', whole(now + left), 'paused_by', ARGV[2], 'pause_why', ARGV[3])
-  if redis.call('PTTL', meta) < left + META_KEPT_MS then redis.call('PEXPIRE', meta, whole(left + META_KEPT_MS)) end
+  call('HSET', meta, 'pause_ends', whole(now + left), 'paused_by', ARGV[2], 'pause_why', ARGV[3])
+  if call('PTTL', meta) < left + META_KEPT_MS then call('PEXPIRE', meta, whole(left + META_KEPT_MS)) end
 else
-  redis.call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
+  call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
 end
 note('requests', ARGV[4], '-', answer)
 if left == 0 then hand_on(now, first_waiter()) end

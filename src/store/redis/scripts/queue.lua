@@ -40,7 +40,7 @@ local TURN_MS, REST_MS = 1500, 1000
 local POLLER_MS, KEPT_MS, NEAR, NEAR_BEFORE = 4500, 3600000, 65, 8
 
 local function waiter_at(place)
-  return redis.pcall('ZRANGE', queue, place - 1, place - 1)[1]
+  return try('ZRANGE', queue, place - 1, place - 1)[1]
 end
 
 local function first_waiter()
@@ -53,14 +53,14 @@ end
 
 -- Returns whether the server knows of nobody that heard it.
 local function tell(id, message)
-  return redis.pcall('PUBLISH', channel_of(id), message) == 0
+  return try('PUBLISH', channel_of(id), message) == 0
 end
 
 -- Returns {head} of the queue without it; nil if nothing can be written (a replica, a full
 -- disk, an ACL): it stays, and a caller that goes through the queue must stop there.
 local function remove(id)
-  if redis.pcall('ZREM', queue, id) ~= 1 then return nil end
-  redis.pcall('HDEL', waiters, id)
+  if try('ZREM', queue, id) ~= 1 then return nil end
+  try('HDEL', waiters, id)
   local near, near_before = waiter_at(NEAR), waiter_at(NEAR_BEFORE)
   if near then tell(near, 'seen') end
   if near_before then tell(near_before, 'near') end
@@ -69,12 +69,12 @@ end
 
 -- The first must know that it is the first, and until when the lock is held.
 local function tell_first(id)
-  local left = redis.pcall('PTTL', lock)
+  local left = try('PTTL', lock)
   return tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
 end
 
 local function waiter_of(id)
-  local text = redis.pcall('HGET', waiters, id)
+  local text = try('HGET', waiters, id)
   if type(text) ~= 'string' then return nil end
   local format, listens, asked, turn, mode, slots, who = string.match(text, '^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
   local answer = newer(string.match(text, '^%d+'))
@@ -83,7 +83,7 @@ local function waiter_of(id)
 end
 
 local function write_waiter(it)
-  return redis.pcall('HSET', waiters, it.id,
+  return try('HSET', waiters, it.id,
     table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
 end
 
@@ -96,7 +96,7 @@ end
 local function lives(waiter, now)
   if not waiter then return false end
   if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
-  return redis.pcall('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
+  return try('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
 end
 
 -- The first live waiter; {} if there is none, or if the asker is the first. Dead ones
@@ -120,12 +120,12 @@ end
 local function fits(waiter, now)
   if not value then return true end
   if waiter.mode ~= known.mode or waiter.slots ~= known.slots then return false end
-  local held = redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf')
+  local held = try('ZCOUNT', holders, '(' .. whole(now), '+inf')
   return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
 end
 
 -- A waiter that does not listen comes when it would have asked.
-local function call(waiter, now)
+local function call_waiter(waiter, now)
   waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
   write_waiter(waiter)
   tell(waiter.id, 'turn')
@@ -135,10 +135,10 @@ end
 -- The waiters after the first show now whether they live, so that nobody has to wait for one
 -- after the other.
 local function call_before(asker, now)
-  for _, id in ipairs(redis.pcall('ZRANGE', queue, 1, NEAR - 1)) do
+  for _, id in ipairs(try('ZRANGE', queue, 1, NEAR - 1)) do
     if id == asker then return end
     local waiter = waiter_of(id)
-    if waiter and waiter.turn == 0 then call(waiter, now) end
+    if waiter and waiter.turn == 0 then call_waiter(waiter, now) end
   end
 end
 
@@ -161,7 +161,7 @@ local function call_next(now, asker)
     if waiter.turn == 0 then
       local fitting = fits(waiter, now)
       if not fitting and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
-      local called = call(waiter, now)
+      local called = call_waiter(waiter, now)
       if asker and (fitting or dropped) then call_before(asker, now) end
       return called
     end
@@ -206,15 +206,15 @@ end
 -- call cannot be called either, since the same user releases the lock; nor can one that may
 -- not join the queue.
 local function enqueue(it, came, listens, seen, now)
-  local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
-  local queued = denial(redis.pcall('ZADD', queue, whole(came), it.id), 'ZADD')
+  local called = listens == 'try' and try('PUBLISH', channel_of(it.id), '')
+  local queued = denial(try('ZADD', queue, whole(came), it.id), 'ZADD')
   local uncalled = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err or queued
   it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not uncalled, now, 0
   local written = denial(write_waiter(it), 'HSET')
-  redis.pcall('PEXPIRE', queue, KEPT_MS)
-  redis.pcall('PEXPIRE', waiters, KEPT_MS)
+  try('PEXPIRE', queue, KEPT_MS)
+  try('PEXPIRE', waiters, KEPT_MS)
   first_alive(now, it.id)
-  for _, id in ipairs(seen and redis.pcall('ZRANGE', queue, 0, NEAR - 1) or {}) do
+  for _, id in ipairs(seen and try('ZRANGE', queue, 0, NEAR - 1) or {}) do
     if id ~= it.id then tell(id, 'seen') end
   end
   return uncalled or written or ''

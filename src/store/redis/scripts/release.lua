@@ -17,7 +17,7 @@
 -- that needs no memory: either all is written, or nothing, and the release is sent again. A late
 -- one writes the run or fails.
 
--- include common.lua holders.lua queue.lua
+-- include common.lua
 
 local token, id, wall, hold, ends = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4]), ARGV[5]
 local may_come, ended, result, began, fence, outside = ARGV[6] == '1', ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
@@ -43,17 +43,28 @@ local function note_release(who)
     who.released, who.message = true, nil
     known.record = hold > 0 and stored(who) or ''
   end
-  written(redis.pcall('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
+  written(try('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
     'held_ms', plus('held_ms', held), 'losses', plus('losses', ends == 'lost' and 1 or 0), memory()))
-  if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, whole(kept_ms())) end
+  if not known.fence and not no_meta then try('PEXPIRE', meta, whole(kept_ms())) end
 end
+
+-- Most releases are of an exclusive lock that nobody waits for, and need no more than this.
+if holder and value == token and id == holder.take and not holder.released and not outside and not given_up and not may_come and
+  (hold or tonumber(holder.hold) or 0) == 0 and not try('ZRANGE', queue, 0, 0)[1] then
+  hold = 0
+  call('DEL', lock)
+  note_release(holder)
+  return {'released', 'now', unwritten}
+end
+
+-- include holders.lua queue.lua
 
 -- The record of our run if nothing has ended it, which is late then: the lease has ended, and
 -- nothing says that it was lost before. Those who come to share the lock later must not
 -- find the record of a run without an end.
 local function late_share()
   local share = own and read_record(own)
-  return share and share.take == id and not share.released and redis.call('DEL', own) and share
+  return share and share.take == id and not share.released and call('DEL', own) and share
 end
 
 -- What is written although the lock is not ours.
@@ -66,7 +77,7 @@ local function note_end(how, record, counted)
   end
   if run and result ~= '' then
     end_own_run(run, (not lost or result == 'stopped') and result or 'lost')
-    local write = lost and redis.pcall or redis.call
+    local write = lost and try or call
     write('HSET', meta, memory())
   end
   if not given_up then hand_on(now_ms(), first_waiter()) end
@@ -81,27 +92,27 @@ local function release_share(record)
     local left = lease_end(record)
     if left < 0 or left > hold then left = hold end
     record.released, record.message = true, nil
-    redis.call('PEXPIRE', own, whole(left))
+    call('PEXPIRE', own, whole(left))
     if record.take then write_record(record, now, left) end
-    redis.call('ZADD', holders, 'XX', whole(now + left), member)
+    call('ZADD', holders, 'XX', whole(now + left), member)
     local last, last_ends = last_to_end()
     if last then keep(now, last_ends, true) end
     return
   end
-  redis.call('DEL', own)
-  if redis.call('ZREM', holders, member) == 1 then
+  call('DEL', own)
+  if call('ZREM', holders, member) == 1 then
     local slot = tonumber(record.slot) or -1
-    if slot >= 0 then redis.call('SETBIT', taken, slot, 0) end
+    if slot >= 0 then call('SETBIT', taken, slot, 0) end
     settle(now)
   end
 end
 
 local function release_exclusive()
   if hold > 0 then
-    local left = redis.call('PTTL', lock)
-    redis.call('PEXPIRE', lock, whole(left < 0 and hold or math.min(left, hold)))
+    local left = call('PTTL', lock)
+    call('PEXPIRE', lock, whole(left < 0 and hold or math.min(left, hold)))
   else
-    redis.call('DEL', lock)
+    call('DEL', lock)
     value = false
   end
 end

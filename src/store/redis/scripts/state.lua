@@ -17,7 +17,7 @@ end
 -- The number of live waiters (-1: unknown), and the first of them, each a record with when it
 -- came (server, ms), mode and slots.
 local function list_waiters(now)
-  local ids, number, first = redis.pcall('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
+  local ids, number, first = try('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
   if ids.err then return -1, first end
   for i = 1, #ids, 2 do
     local waiter = waiter_of(ids[i])
@@ -34,7 +34,7 @@ end
 
 -- The shared holders, the first to end first: token, end and record.
 local function list_holders()
-  local flat, list = allowed(redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
+  local flat, list = allowed(try('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
   if flat.err then return list end
   for i = 1, #flat, 2 do
     local _, token = read_member(flat[i])
@@ -56,7 +56,7 @@ local function state(now)
   local answer = {'lock', '', '0', number, known.fence or '', last_owner or '', released ~= '0' and released or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
-  local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
+  local numbers = try('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
   -- A lease that has ended without a release is lost; the next take writes that.
@@ -72,14 +72,14 @@ local function state(now)
   if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Another client has removed the set: the key blocks others until it ends.
-    if #list == 0 then owners[1] = owner_state('', redis.call('PTTL', lock), nil, now) end
+    if #list == 0 then owners[1] = owner_state('', call('PTTL', lock), nil, now) end
     for _, holder in ipairs(list) do
       if holder.ends > now then owners[#owners + 1] = owner_state(holder.token, holder.ends - now, holder.record, now) end
     end
   elseif value then
     local who = known.owner == value and last_holder() or nil
     if who then who.fence = who.fence or known.fence end
-    answer[2], owners[1] = 'exclusive', owner_state(value, redis.call('PTTL', lock), who, now)
+    answer[2], owners[1] = 'exclusive', owner_state(value, call('PTTL', lock), who, now)
   end
   answer[#answer + 1] = owners
   return answer

@@ -18,25 +18,75 @@
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
 
--- include common.lua holders.lua queue.lua
+-- include common.lua
 
 local token, ttl, id, again, wanted = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1', ARGV[5]
 local mode, slots, hold, refusal, waited = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local came, listens, remember, once_per, unseen = tonumber(ARGV[11]) or 0, ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[15] == '1'
 
-local time = redis.call('TIME')
+local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 
 local is_new = came <= 0 -- it has never been in the queue
 if is_new or came > now_us then came = now_us end
 
+-- --- the plain take ---
+
+-- Fences rise by the clock if keys are lost or the server is emptied, and by the last fence
+-- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
+local function next_fence()
+  local last = known.fence and tonumber(known.fence) or 0
+  if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
+  return whole(math.max(now_us, last + 1))
+end
+
+-- What every take writes into meta, which must not expire before the clock has passed the
+-- fence, or a later fence would be lower: a server's clock may have been far ahead.
+local function note_take(fence, ...)
+  if not value and known.unended == '1' and last_holder() then
+    end_run(last_holder(), '0', 'lost')
+    try('HSET', meta, memory())
+  end
+  known.kept = remember
+  call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
+    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
+  if remember == '0' and known.run then try('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
+  call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+end
+
+local function new_record()
+  return wanted .. 'format ' .. whole(FORMAT) .. '\n' .. (hold > 0 and 'hold ' .. whole(now + hold) .. '\n' or '')
+end
+
+-- The lock itself comes last: a failure before it leaves no lock behind.
+local function take_exclusive()
+  local fence, problem = next_fence()
+  if problem then return problem end
+  note_take(fence, 'owner', token, 'record', new_record(), 'unended', remember ~= '0' and '1' or '')
+  call('SET', lock, token, 'PX', ARGV[2])
+  value = token
+  return {'taken', fence, ttl, -1, now + ttl}
+end
+
+if no_meta then return {'unusable', meta, 'it is not a hash'} end
+-- Held up on its way, and given up meanwhile: no process is left to release it.
+if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
+
+-- Most takes find a free lock that nobody waits for, and need no more than this.
+if not value and mode == 'exclusive' and (known.mode or mode) == mode and refusal ~= 'queues' and once_per == 0 and
+  not known.pause_ends and not try('ZRANGE', queue, 0, 0)[1] then
+  return take_exclusive()
+end
+
+-- include holders.lua queue.lua
+
 -- --- refusals ---
 
 -- The caller gives up, and does not run.
 local function skip()
   local skips, of = skips_now()
-  if known.kept ~= '0' then redis.pcall('HSET', counts, 'skips_of', of, 'skips', whole((tonumber(skips) or 0) + 1)) end
+  if known.kept ~= '0' then try('HSET', counts, 'skips_of', of, 'skips', whole((tonumber(skips) or 0) + 1)) end
   if waited > 0 then count('waited_ms', waited) end
   if not is_new then leave(id, now) end
 end
@@ -49,7 +99,7 @@ local function done()
   if not began or math.abs(since - began) >= once_per then return nil end
   local start, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
   skip()
-  redis.pcall('PEXPIRE', counts, whole(kept_ms()))
+  try('PEXPIRE', counts, whole(kept_ms()))
   return {'done', start or '0', host or ''}
 end
 
@@ -61,10 +111,10 @@ local function note_refusal()
   elseif refusal == 'queues' then
     local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = wanted}
     local uncalled = enqueue(us, came, listens, unseen, now)
-    local place = redis.pcall('ZRANK', queue, id)
+    local place = try('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, uncalled
   end
-  local all = redis.pcall('ZCARD', queue)
+  local all = try('ZCARD', queue)
   return type(all) == 'number' and all or -1, ''
 end
 
@@ -76,7 +126,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   local place, uncalled = note_refusal()
   local of_slots = mode_in_force == 'slots'
   return {'held', left, ask, mode_in_force, reserved or '', place, whole(came), uncalled, of_slots and known.slots or '',
-    of_slots and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
+    of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
     whole(paused), known.paused_by or '', known.pause_why or '', who and lines(who) or ''}
 end
 
@@ -95,20 +145,20 @@ local function drop(members)
         end_run(record, '0', 'lost')
         lost = true
       end
-      redis.call('DEL', holder_key(holder))
+      call('DEL', holder_key(holder))
     end
-    if slot then redis.call('SETBIT', taken, slot, 0) end
+    if slot then call('SETBIT', taken, slot, 0) end
   end
-  if #members > 0 then redis.call('ZREM', holders, unpack(members)) end
-  if lost then redis.pcall('HSET', meta, memory()) end
+  if #members > 0 then call('ZREM', holders, unpack(members)) end
+  if lost then try('HSET', meta, memory()) end
 end
 
 -- Those from before the lock was free; of a crowd, the rest is not remembered.
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
-  local old = allowed(redis.pcall('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
+  local old = allowed(try('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
   if not old.err then drop(old) end
-  if old.err or #old > 0 then redis.call('UNLINK', holders, taken) end
+  if old.err or #old > 0 then call('UNLINK', holders, taken) end
 end
 
 -- The take whose reply was lost did happen, and its record is gone (evicted). A token that no
@@ -116,36 +166,14 @@ end
 local function release_unrecorded()
   if not again or token ~= id then return end
   if value == token and known.owner ~= token then
-    redis.call('DEL', lock)
+    call('DEL', lock)
     value = false
   elseif is_shared() and mode == 'shared' and not share_of(own, now) then
-    if redis.call('ZREM', holders, token) == 1 then settle(now) end
+    if call('ZREM', holders, token) == 1 then settle(now) end
   end
 end
 
--- --- takes ---
-
--- Fences rise by the clock if keys are lost or the server is emptied, and by the last fence
--- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
-local function next_fence()
-  local last = known.fence and tonumber(known.fence) or 0
-  if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
-  return whole(math.max(now_us, last + 1))
-end
-
--- What every take writes into meta, which must not expire before the clock has passed the
--- fence, or a later fence would be lower: a server's clock may have been far ahead.
-local function note_take(fence, ...)
-  if not value and known.unended == '1' and last_holder() then
-    end_run(last_holder(), '0', 'lost')
-    redis.pcall('HSET', meta, memory())
-  end
-  known.kept = remember
-  redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
-    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
-  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
-  redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
-end
+-- --- other takes ---
 
 -- The answer if this is the record of a take whose reply was lost: that take did happen. WAIT counts
 -- the replicas that have what its own connection wrote last, and the take was written on
@@ -153,40 +181,26 @@ end
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
   local fence = record.fence or known.fence
-  if known.fence then redis.call('HSET', meta, 'fence', known.fence) else note_take(fence) end
+  if known.fence then call('HSET', meta, 'fence', known.fence) else note_take(fence) end
   local left, ends = lease_end(record)
   return {'taken', fence, left, record.slot or -1, ends}
-end
-
-local function new_record()
-  return wanted .. 'format ' .. whole(FORMAT) .. '\n' .. (hold > 0 and 'hold ' .. whole(now + hold) .. '\n' or '')
-end
-
--- The lock itself comes last: a failure before it leaves no lock behind.
-local function take_exclusive()
-  local fence, problem = next_fence()
-  if problem then return problem end
-  note_take(fence, 'owner', token, 'record', new_record(), 'unended', remember ~= '0' and '1' or '')
-  redis.call('SET', lock, token, 'PX', ARGV[2])
-  value = token
-  return {'taken', fence, ttl, -1, now + ttl}
 end
 
 local function take_share(slot, last)
   local fence, problem = next_fence()
   if problem then return problem end
-  if known.owner == token then redis.call('HDEL', meta, 'owner', 'record') end -- that take is history
+  if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that take is history
   note_take(fence)
   local is_first, ends = not value, now + ttl
   value = value or SHARED .. fence
   local record = record_in(new_record())
   record.fence, record.slot, record.round = fence, slot, value
   write_record(record, now, ttl)
-  redis.call('ZADD', holders, whole(ends), member_of(token, slot))
-  if slot >= 0 then redis.call('SETBIT', taken, slot, 1) end
+  call('ZADD', holders, whole(ends), member_of(token, slot))
+  if slot >= 0 then call('SETBIT', taken, slot, 1) end
   if is_first then
     keep_holders(ttl)
-    redis.call('SET', lock, value, 'PX', whole(ttl * 1.5))
+    call('SET', lock, value, 'PX', whole(ttl * 1.5))
   else
     keep(now, math.max(last, ends))
   end
@@ -202,7 +216,7 @@ local function take(slot, last)
   if not value then forget_old_holders() end
   answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
   if not is_new then leave(id, now) end
-  if refusal == 'queues' then redis.call('GET', lock) end
+  if refusal == 'queues' then call('GET', lock) end
   return answer
 end
 
@@ -219,8 +233,8 @@ end
 
 -- The lowest slot that is free; none if that cannot be known.
 local function free_slot()
-  if redis.call('BITCOUNT', taken) ~= redis.call('ZCARD', holders) then return nil end
-  local slot = redis.call('BITPOS', taken, 0)
+  if call('BITCOUNT', taken) ~= call('ZCARD', holders) then return nil end
+  local slot = call('BITPOS', taken, 0)
   return slot < tonumber(slots) and slot or nil
 end
 
@@ -229,7 +243,7 @@ end
 -- call can see to.
 local function join(last)
   local record = share_of(own, now)
-  drop(redis.call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
+  drop(call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
   if record then
     local left = lease_end(record)
     return refuse(left, left, record, mode)
@@ -238,7 +252,7 @@ local function join(last)
   if mode == 'slots' then slot = free_slot() end
   local turn = not slot and {} or pause_left(now) > 0 and {ends = now} or may_go()
   if turn.ours then return take(slot, last) end
-  local found = redis.call('ZRANGEBYSCORE', holders, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local found = call('ZRANGEBYSCORE', holders, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   local left, _, holder = found[2] and read_end(found[2]) - now or 0, read_member(found[1] or '')
   return refuse(left, turn.ends and turn.ends - now or left, read_record(holder_key(holder)), mode)
 end
@@ -249,7 +263,7 @@ local function ask_sharers()
   local answer = again and last and taken_before(share_of(own, now))
   if answer then return answer end
   if last and ends <= now then
-    redis.call('DEL', lock)
+    call('DEL', lock)
     value = false
     return nil
   end
@@ -257,7 +271,7 @@ local function ask_sharers()
   local same = tonumber(known.format or 1) == FORMAT
   if last and same and mode == known.mode and slots == known.slots then return join(ends) end
   -- Without the set, its holders are not known.
-  local left = last and ends - now or redis.call('PTTL', lock)
+  local left = last and ends - now or call('PTTL', lock)
   local _, holder = read_member(last or '')
   return refuse(left, left, last and read_record(holder_key(holder)), known.mode or 'shared')
 end
@@ -266,7 +280,7 @@ local function ask_holder()
   local holder = value == known.owner and last_holder()
   local answer = value == token and taken_before(holder)
   if answer then return answer end
-  local left = redis.call('PTTL', lock)
+  local left = call('PTTL', lock)
   return refuse(left, left, holder, 'exclusive')
 end
 
@@ -278,9 +292,6 @@ local function take_free()
   return take(mode == 'slots' and 0 or -1)
 end
 
-if no_meta then return {'unusable', meta, 'it is not a hash'} end
--- Held up on its way, and given up meanwhile: no process is left to release it.
-if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
 release_unrecorded()
 local answer = is_shared() and ask_sharers()
 if answer then return answer end
