@@ -1,7 +1,7 @@
 /* The checks of a store: a place for lock files, one Redis, or a quorum. */
 #include "doctor/doctor_int.h"
 
-#include "store/file/fs_type.h"
+#include "store/file/dir.h"
 #include "store/quorum/backend.h"
 #include "store/redis/doctor.h"
 #include "util/fileutils.h"

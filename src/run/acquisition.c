@@ -2,7 +2,7 @@
 
 #include "run/nesting.h"
 #include "run/wait.h"
-#include "store/file/dir_backend.h"
+#include "store/file/backend.h"
 #include "ui/lock_print.h"
 #include "ui/wait_text.h"
 #include "util/clock.h"

@@ -35,7 +35,7 @@ TRIES, SLOTS_MOST = 7, 10000
 SETTLE = 1.0
 LIVE_ROUNDS = 9
 THROUGHPUT_CLIENTS, THROUGHPUT_PAIRS, THROUGHPUT_ROUNDS = 50, 20, 20
-# store/file/file.c and ticket_queue.c
+# store/file/file.c and queue.c
 RECORD_SIZE, FIRST_PLACE, QUEUE, BLOCK = 16384, (1 << 60) + (1 << 32), 1 << 61, 1 << 22
 F_OFD_SETLK = 37
 PLAIN_RELEASE = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0"

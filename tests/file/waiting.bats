@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Those who wait for a lock file come in the order in which they came, at once, and
 # whatever becomes of the others: the orders at the top of lock_queue.c and
-# file_waiter.c.
+# store/file/queue.c.
 load ../lib/common
 
 setup() {

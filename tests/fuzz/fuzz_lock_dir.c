@@ -12,8 +12,8 @@
 #include "fuzz_print.h"
 #include "process/procfs.h"
 #include "run/attach_record.h"
-#include "store/file/dir_backend.h"
-#include "store/file/shared_table.h"
+#include "store/file/backend.h"
+#include "store/file/file_int.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-enum { TABLE_ENTRIES = 1024, TABLE_HEAD = 256, ENTRY_SIZE = 384 };
-enum { RUNS_AT = 97 * 4096, RUN_PAGES_AT = 16, SLOT_FAILURES = 4, PARTS = 5 };
+enum { TABLE_ENTRIES = MEMORY_ENTRIES, TABLE_HEAD = 256, ENTRY_SIZE = 384 };
+enum { RUNS_AT = 97 * 4096, RUN_PAGES_AT = 16, SLOT_FAILURES = 4, SLOT_WORDS = 128, PARTS = 5 };
 
 static const char key[] = "dlock:job", token[] = "0b8c9d1e-0000-4000-8000-000000000001";
 static const char no_boot[] = "00000000-0000-4000-8000-000000000000";
@@ -98,7 +98,7 @@ static void make_table(const char *bytes, size_t size)
 /* The slot with the number of the lock's entry, in a table that make_table() has made. */
 static void make_runs(const char *bytes, size_t size)
 {
-    uint64_t words[RUN_SLOT_WORDS] = {0}, sum = UINT64_C(14695981039346656037);
+    uint64_t words[SLOT_WORDS] = {0}, sum = UINT64_C(14695981039346656037);
     uint64_t hash = text_hash(key), number = hash % TABLE_ENTRIES, marks = UINT64_MAX;
     size_t from = *bytes == '!' ? 0 : SLOT_FAILURES, most = sizeof words - from * sizeof *words;
     char name[LOCK_DIR_OWN_SIZE];
@@ -109,7 +109,7 @@ static void make_runs(const char *bytes, size_t size)
     memcpy(&words[from], bytes, size < most ? size : most);
     words[2] = hash;
     words[3] = INT64_MAX;
-    for (size_t i = 2; i < RUN_SLOT_WORDS; i++)
+    for (size_t i = 2; i < SLOT_WORDS; i++)
         sum = (sum ^ words[i]) * UINT64_C(1099511628211);
     words[0] = from == 0 ? words[0] : sum;
     fuzz_expect(fd >= 0 && ftruncate(fd, RUNS_AT + TABLE_ENTRIES * (off_t)sizeof words) == 0 &&

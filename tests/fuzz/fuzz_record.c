@@ -1,7 +1,7 @@
 /* Lease records: what is read from a lock file is written so that the same is read,
  * and one that was cut off anywhere is none. */
 #include "fuzz.h"
-#include "store/file/record.h"
+#include "store/file/file_int.h"
 
 static bool same_holder(const struct holder *a, const struct holder *b)
 {
@@ -14,11 +14,11 @@ static bool same_holder(const struct holder *a, const struct holder *b)
 static bool same(const struct record *a, const struct record *b)
 {
     return strcmp(a->key, b->key) == 0 && strcmp(a->token, b->token) == 0 &&
-           strcmp(a->take_id, b->take_id) == 0 && a->mode == b->mode && a->slots == b->slots &&
-           a->slot == b->slot && a->fence == b->fence && a->ttl.ns == b->ttl.ns &&
-           a->expires.boot_ns == b->expires.boot_ns && a->hold.boot_ns == b->hold.boot_ns &&
-           a->detached == b->detached && a->released == b->released &&
-           same_holder(&a->holder, &b->holder);
+           strcmp(a->holder.take_id, b->holder.take_id) == 0 && a->mode == b->mode &&
+           a->slots == b->slots && a->slot == b->slot && a->fence == b->fence &&
+           a->ttl.ns == b->ttl.ns && a->expires.boot_ns == b->expires.boot_ns &&
+           a->hold.boot_ns == b->hold.boot_ns && a->holder.detached == b->holder.detached &&
+           a->holder.kept == b->holder.kept && same_holder(&a->holder, &b->holder);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

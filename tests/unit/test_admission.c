@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "lock/format.h"
-#include "store/file/admission.h"
+#include "store/file/file_int.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -53,26 +53,37 @@ TEST(test_rules)
 {
     FOR_ROWS(row, cases)
     {
-        static struct admission survey;
+        static struct survey survey;
         struct lock_request request = {.mode = (enum lock_mode)row->asked,
                                        .slots = row->asked_slots};
-        survey = (struct admission){
+        survey = (struct survey){
             .held = row->held, .free_place = row->free_place, .same_token = row->same_token};
         survey.first.known = survey.last.known = row->held > 0 && row->mode >= 0;
         survey.first.record.mode = survey.last.record.mode =
             row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
         survey.first.record.format = STORE_FORMAT;
         survey.first.record.slots = survey.last.record.slots = row->slots;
-        row_int(row->name, admission_admits(&survey, &request), row->admits);
-        row_int(row->name, admission_has_room(&survey, request.mode, request.slots), row->has_room);
-        row_int(row->name, admission_conflicts(&survey, &request), row->conflicts);
+        row_int(row->name, survey_admits(&survey, &request), row->admits);
+        row_int(row->name, survey_has_room(&survey, request.mode, request.slots), row->has_room);
+        row_int(row->name, survey_conflicts(&survey, request.mode, request.slots), row->conflicts);
     }
+}
+
+static struct store store;
+
+/* On the boot with this id. */
+static void look_as(const char *boot_id, const struct lock_file *file, const char *token, int own,
+                    struct survey *survey)
+{
+    snprintf(store.boot_id, sizeof store.boot_id, "%s", boot_id);
+    store_survey(&store, file, token, own, unbounded, survey, NULL);
 }
 
 /* A lock file in memory, whose holders need no process: their leases are detached. */
 static struct lock_file a_file(void)
 {
-    struct lock_file file = {.path = "memory", .fd = memfd_create("lock", MFD_CLOEXEC)};
+    struct lock_file file = {
+        .path = "memory", .text = store.text, .fd = memfd_create("lock", MFD_CLOEXEC)};
     assert_true(file.fd >= 0);
     return file;
 }
@@ -86,15 +97,17 @@ static void put(struct lock_file *file, int place, const char *token, int mode, 
     static struct record record;
     struct errmsg why;
     record = (struct record){.format = format,
-                             .released = released,
                              .key = "k",
                              .mode = (enum lock_mode)mode,
                              .slots = mode == N ? 5 : 0,
                              .slot = place,
-                             .detached = true,
                              .expires = deadline_after(DURATION_S(seconds)),
                              .hold = deadline_after(DURATION_S(released ? seconds : 0)),
-                             .holder = {.known = true, .boot_id = "boot", .pid = 100 + place}};
+                             .holder = {.known = true,
+                                        .detached = true,
+                                        .kept = released,
+                                        .boot_id = "boot",
+                                        .pid = 100 + place}};
     snprintf(record.token, sizeof record.token, "%s", token);
     assert_int_equal(lock_file_write(file, place, &record, &why), LOCK_OK);
     file->size = lseek(file->fd, 0, SEEK_END);
@@ -125,14 +138,14 @@ TEST(test_survey)
     };
     FOR_ROWS(row, rows)
     {
-        static struct admission survey;
+        static struct survey survey;
         char token[2] = "0";
         struct lock_file file = a_file();
         for (int place = 0; place < 4 && row->places[place] >= 0; place++) {
             token[0] = (char)('0' + place);
             put(&file, place, token, N, row->places[place]);
         }
-        lock_survey(&file, "boot", row->token, row->own, unbounded, &survey, NULL);
+        look_as("boot", &file, row->token, row->own, &survey);
         row_int(row->name, survey.held, row->held);
         row_int(row->name, survey.free_place, row->free_place);
         row_int(row->name, survey.same_token, row->same_token);
@@ -141,7 +154,7 @@ TEST(test_survey)
             row_int(row->name, survey.first.number, row->first);
             row_int(row->name, survey.last.number, row->last);
         }
-        lock_survey(&file, "another boot", row->token, row->own, unbounded, &survey, NULL);
+        look_as("another boot", &file, row->token, row->own, &survey);
         row_int(row->name, survey.held, 0);
         close(file.fd);
     }
@@ -152,14 +165,16 @@ static void put_pause(struct lock_file *file, int64_t seconds, const char *bytes
 {
     static struct record record;
     struct errmsg why;
-    record = (struct record){
-        .format = STORE_FORMAT,
-        .key = "k",
-        .token = "pause",
-        .detached = true,
-        .expires = deadline_after(DURATION_S(seconds)),
-        .holder = {
-            .known = true, .boot_id = "boot", .user = "me", .host = "here", .message = "why"}};
+    record = (struct record){.format = STORE_FORMAT,
+                             .key = "k",
+                             .token = "pause",
+                             .expires = deadline_after(DURATION_S(seconds)),
+                             .holder = {.known = true,
+                                        .detached = true,
+                                        .boot_id = "boot",
+                                        .user = "me",
+                                        .host = "here",
+                                        .message = "why"}};
     assert_int_equal(lock_file_write(file, LOCK_FILE_PAUSE, &record, &why), LOCK_OK);
     if (bytes != NULL)
         assert_int_equal(pwrite(file->fd, bytes, strlen(bytes), LOCK_PAUSE_OFFSET), strlen(bytes));
@@ -187,12 +202,12 @@ TEST(test_pause)
     };
     FOR_ROWS(row, rows)
     {
-        static struct admission survey;
+        static struct survey survey;
         struct lock_file file = a_file();
         put(&file, 0, "0", N, 50);
         if (row->seconds >= 0)
             put_pause(&file, row->seconds, row->bytes);
-        lock_survey(&file, row->boot, "x", -1, unbounded, &survey, NULL);
+        look_as(row->boot, &file, "x", -1, &survey);
         row_true(row->name, survey.pause.left.ns >= row->least * NS_PER_S &&
                                 survey.pause.left.ns <= row->most * NS_PER_S);
         if (row->by != NULL)
@@ -208,42 +223,42 @@ TEST(test_told_holder)
 {
     struct lock_file file = a_file();
     struct lock_request shared = {.mode = MODE_SHARED}, slots = {.mode = MODE_SLOTS, .slots = 5};
-    static struct admission survey;
+    static struct survey survey;
     struct holder holder;
     snprintf(shared.self.boot_id, sizeof shared.self.boot_id, "boot");
     slots.self = shared.self;
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
-    admission_holder(&survey, &slots, &holder);
+    look_as("boot", &file, "x", -1, &survey);
+    survey_holder(&survey, &slots, &holder);
     row_false("nobody", holder.known);
     row_int("nobody: not known how many come first", holder.ahead, -1);
     put(&file, 0, "a", N, 50);
     put(&file, 1, "b", N, 20);
     put(&file, 2, "c", N, 90);
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
-    admission_holder(&survey, &slots, &holder);
+    look_as("boot", &file, "x", -1, &survey);
+    survey_holder(&survey, &slots, &holder);
     row_int("in the same mode: the one that ends first", holder.pid, 101);
     row_true("in the same mode: the one that ends first",
              holder.left.ns > 10 * NS_PER_S && holder.left.ns <= 20 * NS_PER_S);
     row_true("of this boot", holder.expires);
     row_true("a detached one", holder.detached && !holder.kept);
     row_int("how many come first", holder.ahead, -1);
-    admission_holder(&survey, &shared, &holder);
+    survey_holder(&survey, &shared, &holder);
     row_int("in another mode: the one that ends last", holder.pid, 102);
     row_int("how many slots are taken", holder.slots_taken, 3);
     row_int("of how many", holder.slots, 5);
     close(file.fd);
     file = a_file();
     put(&file, 0, "a", S, 50);
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
-    admission_holder(&survey, &shared, &holder);
+    look_as("boot", &file, "x", -1, &survey);
+    survey_holder(&survey, &shared, &holder);
     row_int("shared: none", holder.slots, 0);
     close(file.fd);
     file = a_file();
     released = true;
     put(&file, 0, "a", S, 50);
     released = false;
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
-    admission_holder(&survey, &shared, &holder);
+    look_as("boot", &file, "x", -1, &survey);
+    survey_holder(&survey, &shared, &holder);
     row_true("one that has released it, and has kept it for --hold-at-least", holder.kept);
     close(file.fd);
     file = a_file();
@@ -251,7 +266,7 @@ TEST(test_told_holder)
     format = 7;
     put(&file, 1, "b", S, 50);
     format = STORE_FORMAT;
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
+    look_as("boot", &file, "x", -1, &survey);
     row_int("one of a newer format", survey.newer, 7);
     close(file.fd);
 }

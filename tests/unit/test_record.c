@@ -1,8 +1,7 @@
 /* Lease records as they stand in lock files, and what a place with a record is worth. */
 #include "unit.h"
 
-#include "store/file/file.h"
-#include "store/file/record.h"
+#include "store/file/file_int.h"
 
 #define HEAD "dlock 1\n"
 #define END "end\n"
@@ -16,7 +15,6 @@ static struct record a_record(void)
         .format = 1,
         .key = "dlock:job",
         .token = "tok",
-        .take_id = "take",
         .mode = MODE_SLOTS,
         .slots = 3,
         .slot = 2,
@@ -25,9 +23,10 @@ static struct record a_record(void)
         .expires = {INT64_C(1234567890123)},
         .hold = {INT64_C(1234560000000)},
         .remember = DURATION_S(8640000),
-        .detached = true,
-        .released = true,
         .holder = {.known = true,
+                   .detached = true,
+                   .kept = true,
+                   .take_id = "take",
                    .shares = true,
                    .since_wall_ms = 1795230000000,
                    .pid = 4711,
@@ -45,7 +44,7 @@ static void same(const char *row, const struct record *a, const struct record *b
     row_int(row, a->format, b->format);
     row_text(row, a->key, b->key);
     row_text(row, a->token, b->token);
-    row_text(row, a->take_id, b->take_id);
+    row_text(row, a->holder.take_id, b->holder.take_id);
     row_int(row, a->mode, b->mode);
     row_int(row, a->slots, b->slots);
     row_int(row, a->slot, b->slot);
@@ -54,8 +53,8 @@ static void same(const char *row, const struct record *a, const struct record *b
     row_int(row, a->expires.boot_ns, b->expires.boot_ns);
     row_int(row, a->hold.boot_ns, b->hold.boot_ns);
     row_int(row, a->remember.ns, b->remember.ns);
-    row_int(row, a->detached, b->detached);
-    row_int(row, a->released, b->released);
+    row_int(row, a->holder.detached, b->holder.detached);
+    row_int(row, a->holder.kept, b->holder.kept);
     row_int(row, a->holder.shares, b->holder.shares);
     row_int(row, a->holder.since_wall_ms, b->holder.since_wall_ms);
     row_int(row, a->holder.pid, b->holder.pid);
@@ -107,11 +106,13 @@ TEST(test_message)
     for (int released = 0; released <= 1; released++) {
         const char *row = released ? "released" : "held";
         record = a_record();
-        record.released = released;
         snprintf(record.holder.message, sizeof record.holder.message, "since midnight");
+        if (released)
+            record_release(&record, (struct deadline){4711});
         (void)record_format(&record, text);
         row_true(row, record_parse(&again, text));
         row_text(row, again.holder.message, released ? "" : "since midnight");
+        row_int(row, again.hold.boot_ns == 4711, released);
     }
 }
 
@@ -164,11 +165,11 @@ TEST(test_garbage)
         {HEAD "token t\n " END, false},
         {HEAD "token t\nmode strange\n" END, false},
         {HEAD "token t\nfence x\n" END, false},
-        {HEAD "token t\nfence \n" END, false},
+        {HEAD "token t\nfence \n" END, true}, /* not known */
         {HEAD "token t\nfence 1 2\n" END, false},
         {HEAD "token t\nfence -2\n" END, false},
         {HEAD "token t\nfence 9223372036854775808\n" END, false},
-        {HEAD "token t\nfence 000000000000000000000000001\n" END, false},
+        {HEAD "token t\nfence 000000000000000000000000001\n" END, true},
         {HEAD "token t\npid 2147483648\n" END, false},
         {HEAD "token t\nslots 2147483648\n" END, false},
         {HEAD "token t\nslot 2147483648\n" END, false},
@@ -220,16 +221,16 @@ TEST(test_fill)
     row_int("format", record.format, 2);
     row_text("request", record.key, "k");
     row_text("request", record.token, "t");
-    row_text("request", record.take_id, "i");
+    row_text("request", record.holder.take_id, "i");
     row_int("request", record.mode, MODE_SLOTS);
     row_int("request", record.slots, 5);
-    row_true("request", record.detached);
+    row_true("request", record.holder.detached);
     row_int("request", record.holder.pid, 7);
     row_int("lease", record.slot, 4);
     row_int("lease", record.fence, 9);
     row_int("lease", record.expires.boot_ns, 1000 + 10 * NS_PER_S);
     row_int("lease", record.hold.boot_ns, 2000);
-    row_false("lease", record.released);
+    row_false("lease", record.holder.kept);
     row_true("now", record.holder.since_wall_ms > 0);
 }
 
@@ -238,7 +239,8 @@ TEST(test_longest)
     record = a_record();
     unit_repeat(record.key, sizeof record.key, '%', sizeof record.key - 1);
     unit_repeat(record.token, sizeof record.token, '%', sizeof record.token - 1);
-    unit_repeat(record.take_id, sizeof record.take_id, '%', sizeof record.take_id - 1);
+    unit_repeat(record.holder.take_id, sizeof record.holder.take_id, '%',
+                sizeof record.holder.take_id - 1);
     unit_repeat(record.holder.host, sizeof record.holder.host, '\n', sizeof record.holder.host - 1);
     row_true("the longest of all", record_format(&record, text) > 0);
     row_true("the longest of all", record_parse(&again, text));
@@ -284,13 +286,13 @@ TEST(test_place)
         static struct lock_place place;
         place = (struct lock_place){
             .locked = row->locked, .known = row->known, .unreadable = row->unreadable};
-        place.record = (struct record){.detached = row->detached,
-                                       .released = row->released,
-                                       .expires = at[row->expires],
-                                       .hold = at[row->hold]};
-        row_int(row->name, lock_place_held(&place, ""), row->held);
+        place.record =
+            (struct record){.expires = at[row->expires],
+                            .hold = at[row->hold],
+                            .holder = {.detached = row->detached, .kept = row->released}};
+        row_int(row->name, place_is_held(&place, ""), row->held);
         if (row->held && row->end != 0)
-            row_int(row->name, lock_place_end(&place).boot_ns,
+            row_int(row->name, place_end(&place).boot_ns,
                     at[row->end == 1 ? row->expires : row->hold].boot_ns);
     }
 }

@@ -1,13 +1,13 @@
 /* What a lock remembers of its runs as it stands in the shared table of files. */
 #include "unit.h"
 
-#include "store/file/run_slot.h"
+#include "store/file/file_int.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/time.h>
 
-enum { OF_JOB = 4711, OF_OTHER = 4712, SKIPS = 1 };
+enum { OF_JOB = 4711, OF_OTHER = 4712, SKIPS = 1, WORDS = sizeof(struct run_slot) / 8 };
 
 static struct run_slot slot;
 static uint64_t whole_sum;
@@ -92,11 +92,11 @@ TEST(what_is_over_is_forgotten)
 
 TEST(a_torn_slot_has_nothing)
 {
-    for (size_t i = 0; i < RUN_SLOT_WORDS; i++) {
+    for (size_t i = 0; i < WORDS; i++) {
         char row[32];
         snprintf(row, sizeof row, "word %zu", i);
         begin();
-        slot.words[i] ^= 0x100;
+        ((unsigned char *)&slot)[8 * i + 1] ^= 1;
         row_int(row, read_slot(OF_JOB), i == SKIPS);
         row_int(row, memory.last.end.how, i == SKIPS ? RUN_SIGNAL : RUN_NONE);
     }
@@ -106,15 +106,15 @@ TEST(a_torn_slot_has_nothing)
 static void write_sum(int number)
 {
     (void)number;
-    atomic_store(&slot.words[0], whole_sum);
+    slot.sum = whole_sum;
 }
 
 TEST(a_slot_that_is_being_written_is_read_a_moment_later)
 {
     static const struct itimerval moment = {.it_value = {.tv_usec = 200}};
     begin();
-    whole_sum = slot.words[0];
-    slot.words[0] = 0;
+    whole_sum = slot.sum;
+    slot.sum = 0;
     signal(SIGALRM, write_sum);
     row_int("timer", setitimer(ITIMER_REAL, &moment, NULL), 0);
     row_true("a moment later", read_slot(OF_JOB));
@@ -124,12 +124,12 @@ TEST(nothing_is_written_behind_a_slot)
 {
     static struct run_slot two[2];
     memset(two, 0x5a, sizeof two);
-    two[1].words[0] = 4711;
+    two[1].sum = 4711;
     run_slot_write(two, OF_JOB, "dlock:job", &known, DURATION_S(60));
-    row_int("the next slot", (int64_t)two[1].words[0], 4711);
+    row_int("the next slot", (int64_t)two[1].sum, 4711);
     run_slot_write(two, OF_JOB, "dlock:job", &known, DURATION_ZERO);
-    for (int i = 0; i < RUN_SLOT_WORDS; i++)
-        row_int("emptied", (int64_t)two[0].words[i], 0);
+    for (size_t i = 0; i < sizeof *two; i++)
+        row_int("emptied", ((unsigned char *)two)[i], 0);
 }
 
 TEST(skips_are_counted_until_a_success)

@@ -1,7 +1,6 @@
 #include "store/file/dir.h"
 
 #include "process/procfs.h"
-#include "store/file/fs_type.h"
 #include "util/fileutils.h"
 
 #include <errno.h>
@@ -11,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 void lock_dir_default(enum lock_dir_place place, char *path, size_t size)
@@ -217,4 +217,32 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
         (void)!pwrite(fd, "\n", 1, 0); /* if it fails: it is due next time too */
     close(fd);
     return due;
+}
+
+/* --- its file system ------------------------------------------------------ */
+
+/* By statfs(2) and linux/magic.h; flock(2), NOTES. */
+static const struct {
+    uint32_t magic;
+    struct fs_type type;
+} special[] = {
+    {0x794C7630, {"overlay", FS_CONTAINER}}, {0x61756673, {"aufs", FS_CONTAINER}},
+    {0x6969, {"nfs", FS_WHOLE_FILE}},        {0xFF534D42, {"cifs", FS_WHOLE_FILE}},
+    {0xFE534D42, {"smb2", FS_WHOLE_FILE}},   {0x517B, {"smb", FS_WHOLE_FILE}},
+    {0x00C36400, {"ceph", FS_NETWORK}},      {0x65735546, {"fuse", FS_NETWORK}},
+    {0x01021997, {"9p", FS_NETWORK}},        {0x5346414F, {"afs", FS_NETWORK}},
+    {0x01161970, {"gfs2", FS_NETWORK}},      {0x7461636F, {"ocfs2", FS_NETWORK}},
+    {0x0BD00BD0, {"lustre", FS_NETWORK}},    {0x47504653, {"gpfs", FS_NETWORK}},
+};
+
+bool fs_type_of(int fd, struct fs_type *type)
+{
+    struct statfs status;
+    if (fstatfs(fd, &status) != 0)
+        return false;
+    *type = (struct fs_type){"", FS_LOCAL};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        if (special[i].magic == (uint32_t)status.f_type)
+            *type = special[i].type;
+    return true;
 }

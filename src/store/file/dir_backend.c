@@ -10,7 +10,7 @@
  * that opened it before that has a file that no other process will ever find. A removes
  * (its release, or --release and --force-release from outside), B takes:
  *
- *   B opens before A removes and enters after -> the path differs -> B starts anew.
+ *   B opens before A removes and enters after -> the path differs -> B starts again.
  *   B enters before A -> A finds B's place held when it checks for remaining holders -> A
  *     does not remove; with --force-release it does, and B's first check finds its file
  *     gone.
@@ -22,7 +22,7 @@
  * moment its record is complete.
  * A is frozen in the section -> others are refused after a second, and only
  * --force-release proceeds without it. A looks at the path once more before it leaves the
- * section, and starts anew if it differs. If A is frozen after that, it is a holder like
+ * section, and starts again if it differs. If A is frozen after that, it is a holder like
  * any other, and its watch finds the loss. If A is frozen between its very last look and
  * the removal of its own file, it removes another's file when it runs again, because no
  * call does both at once; the watch of that file's holder finds the loss.
@@ -36,32 +36,30 @@
  * Among others that share the lock A no longer counts. Once no other process holds the
  * lock, the next taker removes the file under A, which may be frozen.
  *
- * A waiter has a ticket in the file (store/file/ticket_queue.c), and the last holder to
+ * A waiter has a ticket in the file (queue.c), and the last holder to
  * leave keeps the file for it. With W waiting:
  *
  *   W joins after A has checked for waiters -> A removes the file -> W, which is watching
- *     the file by then, asks once more and starts anew with the new file.
+ *     the file by then, asks once more and starts again with the new file.
  *   The file is removed under many waiters, by force or by hand -> the head is notified
- *     and starts anew. It drops its ticket in the old file only once it has its place in
+ *     and starts again. It drops its ticket in the old file only once it has its place in
  *     the new one -> the waiter behind it, which that wakes, comes after it.
  *   The directory is removed under many waiters, or something is mounted on it -> the
- *     head is notified, or finds that at its next look -> it makes the directory anew, or
+ *     head is notified, or finds that at its next look -> it makes the directory again, or
  *     opens the one that is at the path now, its table as well.
  *   W gives up -> in the section it removes the file, if the lock has no holder and no
  *     other waiter. If A is still in the section, A sees W's ticket and keeps the file ->
  *     W then finds no holder. A process that joins after W has looked is woken when W's
- *     ticket goes, and starts anew. If W is killed at that moment it leaves the file
+ *     ticket goes, and starts again. If W is killed at that moment it leaves the file
  *     behind, as a killed holder does, for the next process to take over.
  *   W is frozen before it enters the section to give up, and others take the lock -> W
- *     looks at the file anew in the section, and leaves theirs alone.
+ *     looks at the file again in the section, and leaves theirs alone.
  *   A leaves -> it unlocks everything before it closes the file, which wakes the head.
  *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
-#include "store/file/dir_backend.h"
+#include "store/file/backend.h"
+#include "store/file/file_int.h"
 
 #include "lock/format.h"
-#include "store/file/dir_int.h"
-#include "store/file/proc_locks.h"
-#include "store/file/runs.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -75,139 +73,173 @@ enum { TRIES_MOST = 100 };
 /* How long a waiter that gives up tries to enter the section, to leave no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
-/* The file that we have open is gone, or its directory. */
-static enum lock_result start_anew(struct file_backend *backend, struct errmsg *why)
+/* One call of take(). */
+struct take {
+    struct dir_backend *backend;
+    const struct lock_request *request;
+    struct lease *lease;
+    struct bound bound;
+    struct errmsg *why;
+    struct deadline before; /* the lease counts from here */
+};
+
+static struct memory_entry *entry_of(const struct take *take)
 {
-    if (backend->waiter.ticket.number > 0 && backend->left_fd < 0) {
-        backend->left_fd = backend->file.fd;
-        backend->file.fd = -1;
-    }
-    lease_ops_let_go(backend);
-    return store_renew(&backend->store, why);
+    return store_entry(&take->backend->store, take->request->key, true);
 }
 
-/* --- take ---------------------------------------------------------------- */
-
-/* The lock is free for us. LOCK_HELD: flock(1) has the file, or a holder has not yet
- * noticed that its lock was released. */
-static enum lock_result settle(struct file_backend *backend, const struct lock_request *request,
-                               int place, struct deadline before, struct lease *lease,
-                               struct errmsg *why)
+static bool is_done(const struct dir_backend *backend)
 {
-    struct lock_file *file = &backend->file;
-    struct record record;
-    int64_t fence;
-    if (!lock_file_flock(file, request->mode))
-        return errmsg_fail(why, errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE,
-                           "cannot lock %s: %s", file->path, strerror(errno));
-    enum lock_result result =
-        shared_table_open(&backend->store.table, &backend->store.dir, true, why);
-    if (result == LOCK_OK)
-        result = shared_table_next_fence(&backend->store.table, &fence, why);
-    if (result != LOCK_OK)
-        return result;
-    lease_begin(lease, request, before, fence);
-    lease->slot = request->mode == MODE_SLOTS ? place : -1;
-    record_fill(&record, request, lease);
-    lease->end_ms = record.expires.boot_ns / NS_PER_MS;
-    /* Records of earlier holders would only be read again and again. */
-    if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_MOST)
-        (void)!ftruncate(file->fd, LOCK_RECORD_MOST);
-    result = lock_file_write(file, place, &record, why);
-    if (result == LOCK_OK && !request->detached &&
-        !lock_file_lock_place(file, request->mode, place))
-        result =
-            errmsg_fail(why, LOCK_CANT_CREATE, "cannot lock %s: %s", file->path, strerror(errno));
-    if (result == LOCK_OK) {
-        lock_file_note_place(file, place, true);
-        backend->place = place;
-    }
-    return result;
-}
-
-static bool may_have_it(struct file_backend *backend, const struct lock_request *request,
-                        const struct admission *survey, struct shared_entry *entry)
-{
-    bool admitted = admission_admits(survey, request);
-    backend->reserved =
-        admitted && !ticket_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
-    return admitted && !backend->reserved;
-}
-
-/* True if once_per refuses the request, whether or not the lock is held. */
-static bool is_done(struct file_backend *backend, const struct lock_request *request,
-                    struct bound bound)
-{
-    struct run_memory memory;
-    if (request->once_per.ns <= 0)
-        return false;
-    runs_read(&backend->store, request->key, NULL, bound, &memory);
-    if (run_began_within(&memory, request->once_per))
-        backend->done = memory.success;
     return backend->done.end.how != RUN_NONE;
 }
 
+/* --- may it have the lock? --------------------------------------------------- */
+
 /* True if it is known without a look at all places that the request may join the holders.
  * A token that the user chose may be that of any of them. */
-static bool may_join(const struct file_backend *backend, const struct lock_request *request,
-                     struct admission *survey)
+static bool may_join(const struct take *take)
 {
+    const struct lock_request *request = take->request;
+    struct dir_backend *backend = take->backend;
     return request->mode != MODE_EXCLUSIVE && request->once_per.ns <= 0 &&
            strcmp(request->token, request->take_id) == 0 &&
-           lock_survey_one(&backend->file, backend->store.boot_id, -1, survey) &&
-           admission_admits(survey, request);
+           store_survey_one(&backend->store, &backend->file, -1, &backend->survey) &&
+           survey_admits(&backend->survey, request);
 }
 
 /* True if any one holder is enough to refuse the request, and nothing of the others is
  * shown or waited for. */
-static bool must_not_join(const struct file_backend *backend, const struct lock_request *request,
-                          struct admission *survey)
+static bool must_not_join(const struct take *take)
 {
+    const struct lock_request *request = take->request;
+    struct dir_backend *backend = take->backend;
     return !request->waits && !request->attended && request->once_per.ns <= 0 &&
-           lock_survey_one(&backend->file, backend->store.boot_id, 0, survey) &&
-           admission_conflicts(survey, request);
+           store_survey_one(&backend->store, &backend->file, 0, &backend->survey) &&
+           survey_conflicts(&backend->survey, request->mode, request->slots);
+}
+
+/* Notes the run because of which once_per refuses the request, whether or not the lock is held. */
+static void ask_once_per(const struct take *take)
+{
+    struct run_memory runs;
+    if (take->request->once_per.ns <= 0)
+        return;
+    store_read_runs(&take->backend->store, take->request->key, NULL, take->bound, &runs);
+    if (run_began_within(&runs, take->request->once_per))
+        take->backend->done = runs.success;
 }
 
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
-static enum lock_result survey_places(struct file_backend *backend,
-                                      const struct lock_request *request,
-                                      struct shared_entry *entry, struct admission *survey,
-                                      bool in_section, struct bound bound, struct errmsg *why)
+static enum lock_result survey_places(const struct take *take, bool in_section)
 {
+    struct dir_backend *backend = take->backend;
     struct lock_file *file = &backend->file;
+    struct survey *survey = &backend->survey;
     struct place_map map;
-    if (!may_join(backend, request, survey) && !must_not_join(backend, request, survey)) {
-        lock_survey(file, backend->store.boot_id, request->token, -1, bound, survey, &map);
+
+    if (!may_join(take) && !must_not_join(take)) {
+        store_survey(&backend->store, file, take->request->token, -1, take->bound, survey, &map);
         if (in_section && lock_file_has_many(file) && !survey->unreadable && survey->newer == 0)
             lock_file_write_map(file, &map);
     }
-    if (survey->unreadable && bound_is_cancelled(bound))
+    if (survey->unreadable && bound_is_cancelled(take->bound))
         return LOCK_CANCELLED;
     if (survey->unreadable)
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s",
-                           backend->file.path);
+        return errmsg_fail(take->why, LOCK_UNAVAILABLE, "cannot read the lock file %s", file->path);
     if (survey->newer > 0)
-        return format_newer(why, survey->newer);
-    return !is_done(backend, request, bound) && may_have_it(backend, request, survey, entry)
-               ? LOCK_OK
-               : LOCK_HELD;
+        return format_newer(take->why, survey->newer);
+
+    ask_once_per(take);
+    if (is_done(backend) || !survey_admits(survey, take->request))
+        return LOCK_HELD;
+    backend->reserved = !queue_lets(file, entry_of(take), &backend->waiter.ticket, survey);
+    return backend->reserved ? LOCK_HELD : LOCK_OK;
 }
 
-/* Releases what was just taken, since it is unknown in which file that was, or the lock is held
- * in another directory: two that take it in both look there after they have taken it. */
-static void withdraw(struct file_backend *backend, int place)
+/* --- take ---------------------------------------------------------------- */
+
+/* The file that we have open is gone, or its directory. */
+static enum lock_result start_again(const struct take *take)
 {
+    struct dir_backend *backend = take->backend;
+    if (backend->waiter.ticket.number > 0 && backend->left_fd < 0) {
+        backend->left_fd = backend->file.fd;
+        backend->file.fd = -1;
+    }
+    dir_let_go(backend);
+    return store_renew(&backend->store, take->why);
+}
+
+/* Writes the record and locks the place. */
+static enum lock_result occupy(const struct take *take, int place, int64_t fence)
+{
+    struct lock_file *file = &take->backend->file;
+    const struct lock_request *request = take->request;
     struct record record;
+
+    lease_begin(take->lease, request, take->before, fence);
+    take->lease->slot = request->mode == MODE_SLOTS ? place : -1;
+    record_fill(&record, request, take->lease);
+    take->lease->end_ms = record.expires.boot_ns / NS_PER_MS;
+    /* Records of earlier holders would only be read again and again. */
+    if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_MOST)
+        (void)!ftruncate(file->fd, LOCK_RECORD_MOST);
+
+    enum lock_result result = lock_file_write(file, place, &record, take->why);
+    if (result != LOCK_OK)
+        return result;
+    if (!request->detached && !lock_file_lock_place(file, request->mode, place))
+        return errmsg_fail(take->why, LOCK_CANT_CREATE, "cannot lock %s: %s", file->path,
+                           strerror(errno));
+    lock_file_note_place(file, place, true);
+    take->backend->place = place;
+    return LOCK_OK;
+}
+
+/* The lock is free for us. LOCK_HELD: flock(1) has the file, or a holder has not yet
+ * noticed that its lock was released. */
+static enum lock_result settle(const struct take *take, int place)
+{
+    struct store *store = &take->backend->store;
+    struct lock_file *file = &take->backend->file;
+    int64_t fence;
+
+    if (!lock_file_flock(file, take->request->mode))
+        return errmsg_fail(take->why, errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE,
+                           "cannot lock %s: %s", file->path, strerror(errno));
+    enum lock_result result = memory_open(&store->memory, &store->dir, true, take->why);
+    if (result == LOCK_OK)
+        result = memory_next_fence(&store->memory, &fence, take->why);
+    return result == LOCK_OK ? occupy(take, place, fence) : result;
+}
+
+/* We may have been frozen, and the lock taken away by force; or it is held in another directory:
+ * two that take it in both look there after they have taken it. Then what was just taken is
+ * released. */
+static enum lock_result confirm(const struct take *take, int place)
+{
+    struct dir_backend *backend = take->backend;
+    struct record record;
+
+    enum lock_result result = lock_file_verify(&backend->file, take->why);
+    if (result == LOCK_OK &&
+        store_held_elsewhere(&backend->store, take->request->key, take->bound, take->why))
+        result = LOCK_INVALID;
+    if (result != LOCK_UNAVAILABLE && result != LOCK_INVALID)
+        return result;
+
     if (lock_file_read(&backend->file, place, &record)) {
-        record.released = true;
-        record.hold = deadline_now();
+        record_release(&record, deadline_now());
         (void)lock_file_write(&backend->file, place, &record, NULL);
     }
+    if (result == LOCK_INVALID)
+        store_tidy(&backend->store, &backend->file, take->bound);
+    return result;
 }
 
-/* True if the kernel's lock on the file, which refuses us, belongs only to such holders;
- * otherwise flock(1) may have it as well. */
-static bool is_held_by_released(const struct lock_file *file, const struct admission *survey)
+/* True if the kernel's lock on the file, which refuses us, belongs only to holders that have not
+ * noticed a release; otherwise flock(1) may have it as well. */
+static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64 };
     struct flock_file open_file;
@@ -218,181 +250,179 @@ static bool is_held_by_released(const struct lock_file *file, const struct admis
            (size_t)survey->released;
 }
 
-static enum lock_result take_in_section(struct file_backend *backend,
-                                        const struct lock_request *request,
-                                        struct shared_entry *entry, struct admission *survey,
-                                        struct deadline before, struct lease *lease,
-                                        struct bound bound, struct errmsg *why)
+static enum lock_result take_in_section(const struct take *take)
 {
+    struct dir_backend *backend = take->backend;
     struct lock_file *file = &backend->file;
-    enum lock_result result = lock_file_verify(file, why);
+    const struct survey *survey = &backend->survey;
+
+    enum lock_result result = lock_file_verify(file, take->why);
     if (result == LOCK_OK)
-        result = survey_places(backend, request, entry, survey, true, bound, why);
-    if (backend->done.end.how != RUN_NONE)
-        store_tidy(&backend->store, file, bound);
+        result = survey_places(take, true);
+    if (is_done(backend))
+        store_tidy(&backend->store, file, take->bound);
     if (result != LOCK_OK)
         return result;
+
     if (survey->lost)
-        runs_lose(&backend->store, file, false, bound);
-    int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
-    result = settle(backend, request, place, before, lease, why);
-    if (result == LOCK_HELD && is_held_by_released(file, survey) && store_remove(file))
-        return LOCK_GONE;
-    /* We may have been frozen, and the lock taken away by force. */
-    if (result == LOCK_OK) {
-        result = lock_file_verify(file, why);
-        if (result == LOCK_OK && store_held_elsewhere(&backend->store, request->key, bound, why))
-            result = LOCK_INVALID;
-        if (result == LOCK_UNAVAILABLE || result == LOCK_INVALID)
-            withdraw(backend, place);
-        if (result == LOCK_INVALID)
-            store_tidy(&backend->store, file, bound);
-        if (result != LOCK_OK)
-            return result;
-    }
-    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 &&
-        survey->pause.left.ns == 0 && ticket_queue_is_empty(file))
+        store_lose_runs(&backend->store, file, false, take->bound);
+    int place = take->request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
+    result = settle(take, place);
+    if (result == LOCK_OK)
+        return confirm(take, place);
+    if (result == LOCK_HELD)
+        return is_held_by_released(file, survey) && store_remove(file) ? LOCK_GONE : LOCK_HELD;
+    if (survey->held == 0 && survey->pause.left.ns == 0 && queue_is_empty(file))
         (void)store_remove(file);
     return result;
 }
 
 /* LOCK_GONE: the file, or its directory, was removed meanwhile, or before. */
-static enum lock_result dir_backend_try_once(struct file_backend *backend,
-                                             const struct lock_request *request,
-                                             struct shared_entry *entry, struct admission *survey,
-                                             struct lease *lease, struct bound bound,
-                                             struct errmsg *why)
+static enum lock_result try_once(struct take *take)
 {
+    struct dir_backend *backend = take->backend;
     struct lock_file *file = &backend->file;
-    struct deadline before = deadline_now();
-    *survey = (struct admission){0};
+
+    take->before = deadline_now();
+    backend->survey = (struct survey){0};
     backend->reserved = false;
     backend->done = (struct run_record){0};
-    enum lock_result result =
-        file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    enum lock_result result = file->fd >= 0 ? lock_file_verify(file, take->why)
+                                            : lock_file_open(file, LOCK_FILE_TO_TAKE, take->why);
     if (result == LOCK_CANT_CREATE && !lock_dir_stands(&backend->store.dir))
         return LOCK_GONE;
     /* A request that will be refused need not keep others out of the section. */
     if (result == LOCK_OK && file->size > 0)
-        result = survey_places(backend, request, entry, survey, false, bound, why);
+        result = survey_places(take, false);
     if (result != LOCK_OK)
         return result;
-    result = lock_file_enter(file, bound, why);
+
+    result = lock_file_enter(file, take->bound, take->why);
     if (result != LOCK_OK)
         return result == LOCK_UNAVAILABLE ? LOCK_HELD : result;
-    result = take_in_section(backend, request, entry, survey, before, lease, bound, why);
+    result = take_in_section(take);
     lock_file_leave(file);
     return result;
 }
 
 /* Stops waiting for the file. */
-static void stop_waiting(struct file_backend *backend)
+static void stop_waiting(struct dir_backend *backend)
 {
     struct lock_file *file = &backend->file;
     struct bound bound = {deadline_after(tidy_limit), -1};
     if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, NULL) == LOCK_OK)
         store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
-    lease_ops_let_go(backend);
+    dir_let_go(backend);
     fd_close(&backend->left_fd);
 }
 
-static void dir_backend_refuse(struct file_backend *backend, const struct lock_request *request,
-                               struct shared_entry *entry, const struct admission *survey,
-                               struct holder *holder)
+/* Says who has the lock, or comes first. */
+static void describe_refusal(const struct take *take, struct holder *holder)
 {
-    const struct ticket *ticket = &backend->waiter.ticket;
-    bool done = backend->done.end.how != RUN_NONE;
-    bool gives_up = done || !request->waits || request->last, head = false;
-    bool aside = survey->same_token && admission_has_room(survey, request->mode, request->slots);
-    if (done) {
+    const struct dir_backend *backend = take->backend;
+    if (is_done(backend)) {
         *holder = (struct holder){.refusal = REFUSED_DONE, .since_wall_ms = backend->done.began_ms};
         text_copy(holder->host, sizeof holder->host, backend->done.host);
-    } else if (backend->reserved)
+    } else if (backend->reserved) {
         *holder = (struct holder){.refusal = REFUSED_QUEUED};
-    else
-        admission_holder(survey, request, holder);
-    if (!gives_up && aside)
-        file_waiter_wait_aside(&backend->waiter, &backend->file, holder_end(holder));
+    } else {
+        survey_holder(&backend->survey, take->request, holder);
+    }
+}
+
+static void refuse(const struct take *take, struct holder *holder)
+{
+    struct dir_backend *backend = take->backend;
+    const struct lock_request *request = take->request;
+    const struct survey *survey = &backend->survey;
+    struct memory_entry *entry = entry_of(take);
+    bool gives_up = is_done(backend) || !request->waits || request->last;
+    bool head = false;
+
+    describe_refusal(take, holder);
+    struct deadline ends = holder_end(holder);
+    if (!gives_up && survey->same_token && survey_has_room(survey, request->mode, request->slots))
+        waiter_wait_aside(&backend->waiter, &backend->file, ends);
     else if (!gives_up)
-        head =
-            file_waiter_wait(&backend->waiter, &backend->file, entry, request, holder_end(holder));
-    holder->ahead = head                ? 0
-                    : request->attended ? ticket_queue_count(&backend->file, entry, ticket)
-                                        : -1;
+        head = waiter_wait(&backend->waiter, &backend->file, entry, request, ends);
+    holder->ahead = -1;
+    if (head)
+        holder->ahead = 0;
+    else if (request->attended)
+        holder->ahead = queue_count(&backend->file, entry, &backend->waiter.ticket);
     fd_close(&backend->left_fd);
-    if (gives_up) {
-        if (!done)
-            shared_entry_refused(entry, request->waits, request->waited);
-        run_slot_skipped(shared_table_slot(&backend->store.table, entry, true),
-                         text_hash(request->key));
-        stop_waiting(backend);
-    }
+    if (!gives_up)
+        return;
+
+    if (!is_done(backend))
+        entry_refused(entry, request->waits, request->waited);
+    run_slot_skipped(memory_slot(&backend->store.memory, entry, true), text_hash(request->key));
+    stop_waiting(backend);
 }
 
-static void dir_backend_begin(struct file_backend *backend, const struct lock_request *request,
-                              struct shared_entry *entry, const struct lease *lease)
+static void begin(const struct take *take)
 {
-    shared_entry_taken(entry, request->token, lease->fence, request->waited);
+    struct dir_backend *backend = take->backend;
+    entry_taken(entry_of(take), take->request->token, take->lease->fence, take->request->waited);
     if (backend->waiter.ticket.number > 0) {
-        ticket_queue_leave(&backend->file, &backend->waiter.ticket);
-        file_waiter_stop(&backend->waiter);
+        queue_leave(&backend->file, &backend->waiter.ticket);
+        waiter_stop(&backend->waiter);
     }
     fd_close(&backend->left_fd);
-    if (request->detached)
-        lease_ops_let_go(backend);
+    if (take->request->detached)
+        dir_let_go(backend);
 }
 
-static enum lock_result file_take(struct backend *base, const struct lock_request *request,
-                                  struct lease *lease, struct holder *holder, struct bound bound,
-                                  struct errmsg *why)
+static enum lock_result dir_take(struct backend *base, const struct lock_request *request,
+                                 struct lease *lease, struct holder *holder, struct bound bound,
+                                 struct errmsg *why)
 {
-    struct file_backend *backend = file_of(base);
-    struct admission *survey = &backend->survey;
+    struct dir_backend *backend = dir_backend_of(base);
+    struct take take = {backend, request, lease, bound, why, {0}};
+
     *holder = (struct holder){0};
-    store_path(&backend->store, backend->file.path, request->key);
+    store_file(&backend->store, &backend->file, request->key);
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
-    struct shared_entry *entry = store_entry(&backend->store, request->key, true);
-    file_waiter_ask(&backend->waiter, &backend->file, entry, request);
-    enum lock_result result =
-        dir_backend_try_once(backend, request, entry, survey, lease, bound, why);
+    waiter_ask(&backend->waiter, &backend->file, entry_of(&take), request);
+
+    enum lock_result result = try_once(&take);
     for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
-        result = start_anew(backend, why); /* the last holder has just removed it */
-        entry = store_entry(&backend->store, request->key, true);
+        result = start_again(&take); /* the last holder has just removed it */
         if (result == LOCK_OK)
-            result = dir_backend_try_once(backend, request, entry, survey, lease, bound, why);
+            result = try_once(&take);
     }
     if (result == LOCK_GONE)
         result = LOCK_HELD;
     if (result == LOCK_OK)
-        dir_backend_begin(backend, request, entry, lease);
+        begin(&take);
     else if (result == LOCK_HELD)
-        dir_backend_refuse(backend, request, entry, survey, holder);
+        refuse(&take, holder);
     else
         stop_waiting(backend);
     return result;
 }
 
-static struct call file_listen(struct backend *base)
-{
-    return file_waiter_listen(&file_of(base)->waiter);
-}
-
 /* --- the interface ---------------------------------------------------------------- */
 
-/* Without inotify, more frequent checks find out. */
-static struct news file_news(struct backend *base)
+static struct call dir_listen(struct backend *base)
 {
-    struct file_backend *backend = file_of(base);
-    struct file_waiter *waiter = &backend->waiter;
+    return waiter_listen(&dir_backend_of(base)->waiter);
+}
+
+/* Without inotify, more frequent checks find out. */
+static struct news dir_news(struct backend *base)
+{
+    struct dir_backend *backend = dir_backend_of(base);
+    struct waiter *waiter = &backend->waiter;
     if (!backend->watched && backend->place >= 0)
         waiter->news_fd = lock_file_news(waiter->news_fd, &backend->file, NEWS_FOR_HOLDER);
     backend->watched = waiter->news_fd >= 0;
     return lock_file_news_of(waiter->news_fd);
 }
 
-static void file_close(struct backend *base)
+static void dir_close(struct backend *base)
 {
-    struct file_backend *backend = file_of(base);
+    struct dir_backend *backend = dir_backend_of(base);
     stop_waiting(backend);
     fd_close(&backend->waiter.news_fd);
     store_close(&backend->store);
@@ -401,31 +431,32 @@ static void file_close(struct backend *base)
 
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why)
 {
-    struct file_backend *backend = calloc(1, sizeof *backend);
+    struct dir_backend *backend = calloc(1, sizeof *backend);
     if (backend == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
+
     backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd =
         backend->place = -1;
     backend->base = (struct backend){
         .kind = "file",
         .lock_dir = backend->store.dir.path,
         .poll_least = DURATION_S(1),
-        .take = file_take,
-        .listen = file_listen,
-        .check = file_check,
-        .extend = file_extend,
-        .release = file_release,
-        .look = file_look,
-        .force_release = file_force_release,
-        .pause = file_pause,
-        .list = file_list,
-        .news = file_news,
-        .close = file_close,
+        .take = dir_take,
+        .listen = dir_listen,
+        .check = dir_check,
+        .extend = dir_extend,
+        .release = dir_release,
+        .look = dir_look,
+        .force_release = dir_force_release,
+        .pause = dir_pause,
+        .list = dir_list,
+        .news = dir_news,
+        .close = dir_close,
     };
     enum lock_result result = lock_dir_open(&backend->store.dir, dir, why);
     if (result == LOCK_OK)
         *opened = &backend->base;
     else
-        file_close(&backend->base);
+        dir_close(&backend->base);
     return result;
 }

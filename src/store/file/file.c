@@ -1,4 +1,4 @@
-#include "store/file/file.h"
+#include "store/file/file_int.h"
 
 #include "util/fileutils.h"
 
@@ -85,26 +85,21 @@ void lock_file_close(struct lock_file *file)
     fd_close(&file->fd);
 }
 
-enum lock_result lock_file_standing(struct lock_file *file)
-{
-    struct stat ours, there;
-    int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
-    if (found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES))
-        return LOCK_GONE;
-    if (found != 0 || fstat(file->fd, &ours) != 0)
-        return LOCK_UNAVAILABLE;
-    file->size = ours.st_size;
-    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_OK : LOCK_GONE;
-}
-
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
 {
-    enum lock_result result = lock_file_standing(file);
-    if (result == LOCK_GONE)
-        errmsg_set(why, "the lock file %s was removed or replaced", file->path);
-    else if (result != LOCK_OK)
-        errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
-    return result;
+    struct stat ours;
+    struct stat there;
+    int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
+    bool gone =
+        found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES);
+
+    if (!gone && (found != 0 || fstat(file->fd, &ours) != 0))
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot look at the lock file %s: %s", file->path,
+                           strerror(errno));
+    if (gone || ours.st_dev != there.st_dev || ours.st_ino != there.st_ino)
+        return errmsg_fail(why, LOCK_GONE, "the lock file %s was removed or replaced", file->path);
+    file->size = ours.st_size;
+    return LOCK_OK;
 }
 
 /* --- kernel locks ------------------------------------------------------------ */
@@ -173,11 +168,6 @@ void lock_file_unlock(const struct lock_file *file)
 
 /* --- records and places ------------------------------------------------------- */
 
-/* The record that is being read or written. It belongs to the thread that owns the backend
- * (run/watch.c). Only as much of it as a record needs is ever in memory; on the stack, the
- * compiler's checks would touch each page of it. */
-static char text[LOCK_RECORD_MOST];
-
 static off_t offset_of(int place)
 {
     return place == LOCK_FILE_PAUSE ? LOCK_PAUSE_OFFSET : (off_t)place * LOCK_RECORD_SIZE;
@@ -187,14 +177,16 @@ static off_t offset_of(int place)
  * False with errno if it cannot be read. */
 static bool read_text(const struct lock_file *file, int place)
 {
-    size_t used = 0, size = 1024; /* most are shorter */
+    size_t used = 0;
+    size_t size = 1024; /* most are shorter */
     ssize_t length;
+
     do {
-        length = pread(file->fd, text + used, size - used, offset_of(place) + (off_t)used);
+        length = pread(file->fd, file->text + used, size - used, offset_of(place) + (off_t)used);
         used += length > 0 ? (size_t)length : 0;
-        text[used] = '\0';
+        file->text[used] = '\0';
         size = LOCK_RECORD_MOST - 1;
-    } while (length > 0 && used < LOCK_RECORD_MOST - 1 && !record_is_whole(text));
+    } while (length > 0 && used < LOCK_RECORD_MOST - 1 && !record_is_whole(file->text));
     return length >= 0;
 }
 
@@ -202,18 +194,20 @@ bool lock_file_read(const struct lock_file *file, int place, struct record *reco
 {
     if (!read_text(file, place))
         return false;
-    bool parsed = record_parse(record, text);
-    errno = !parsed && record_begins(text) ? EBADMSG : 0;
+
+    bool parsed = record_parse(record, file->text);
+    errno = !parsed && record_begins(file->text) ? EBADMSG : 0;
     return parsed;
 }
 
 enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why)
 {
-    size_t length = record_format(record, text);
+    size_t length = record_format(record, file->text);
     if (length == 0 || (place == LOCK_FILE_PAUSE && length > LOCK_RECORD_MOST - LOCK_PAUSE_OFFSET))
         return errmsg_fail(why, LOCK_INVALID, "the lease record of %s is too long", file->path);
-    ssize_t written = pwrite(file->fd, text, length, offset_of(place));
+
+    ssize_t written = pwrite(file->fd, file->text, length, offset_of(place));
     if (written == (ssize_t)length)
         return LOCK_OK;
     return errmsg_fail(why, LOCK_CANT_CREATE, "cannot write the lock file %s: %s", file->path,
@@ -235,7 +229,7 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
  * so the record found is that of the process that has the place locked, or a later one's.
  * It may be rewritten at this very moment. If it cannot be read, or the kernel does not
  * say whether its place is locked, it may belong to any process. */
-static void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
+void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
     for (int tries = 0; tries < TRIES; tries++) {
@@ -243,7 +237,7 @@ static void lock_file_read_place(const struct lock_file *file, struct lock_place
             (void)poll(NULL, 0, 1);
         bool found = find_lock(file, place), read = read_text(file, place->number);
         place->unreadable = !found || !read;
-        place->known = read && record_parse(&place->record, text);
+        place->known = read && record_parse(&place->record, file->text);
         if (!place->unreadable &&
             (place->known || record_is_newer(&place->record) || place->locked == PLACE_UNLOCKED))
             return;
@@ -357,58 +351,17 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
     return true;
 }
 
-int lock_file_free_place(const struct lock_file *file, const char *boot_id)
+int lock_file_guess_place(const struct lock_file *file, int from)
 {
-    enum { TRIES = 4 };
     struct place_map map;
-    int places = places_of(file), tries = 0;
+    int places = places_of(file);
+
     if (pread(file->fd, &map, sizeof map, MAP_AT) != sizeof map)
         return -1;
-    for (int number = 0; number < PLACES_MAPPED && tries < TRIES; number++) {
-        if (is_taken(&map, number))
-            continue;
-        if (number >= places && (number & (number - 1)) == 0)
-            return -1;
-        struct lock_place place = {.number = number};
-        lock_file_read_place(file, &place);
-        if (place.locked == PLACE_UNLOCKED && !lock_place_held(&place, boot_id) &&
-            !(lock_place_lost(&place, boot_id) && place.record.remember.ns > 0))
-            return number;
-        tries++;
-    }
-    return -1;
-}
-
-/* A holder whose place is locked is valid unless the record says that the lock was
- * released under it; a hold outlives holder and release. */
-bool lock_place_held(const struct lock_place *place, const char *boot_id)
-{
-    const struct record *record = &place->record;
-    bool same_boot = place->known && record_may_be_of(record, boot_id);
-    if (place->unreadable || record_is_newer(record))
-        return true;
-    if (same_boot && !deadline_passed(record->hold))
-        return true;
-    if (place->known && record->released)
-        return false;
-    return place->locked != PLACE_UNLOCKED ||
-           (same_boot && record->detached && !deadline_passed(record->expires));
-}
-
-bool lock_place_lost(const struct lock_place *place, const char *boot_id)
-{
-    const struct record *record = &place->record;
-    return place->known && !record->released && place->locked == PLACE_UNLOCKED &&
-           (!record->detached || !record_may_be_of(record, boot_id) ||
-            deadline_passed(record->expires));
-}
-
-struct deadline lock_place_end(const struct lock_place *place)
-{
-    const struct record *record = &place->record;
-    bool only_held_on = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
-    return only_held_on || deadline_before(record->expires, record->hold) ? record->hold
-                                                                          : record->expires;
+    while (from < PLACES_MAPPED && is_taken(&map, from))
+        from++;
+    bool grows = from >= places && (from & (from - 1)) == 0;
+    return from < PLACES_MAPPED && !grows ? from : -1;
 }
 
 /* --- news ----------------------------------------------------------------------- */

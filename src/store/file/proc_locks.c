@@ -1,4 +1,4 @@
-#include "store/file/proc_locks.h"
+#include "store/file/file_int.h"
 
 #include "process/procfs.h"
 #include "util/fileutils.h"

@@ -1,18 +1,38 @@
-#include "store/file/store.h"
+/* A directory of locks: its files, what is remembered beside them, and the steps that holding,
+ * releasing and removing a lock have in common.
+ *
+ * A run is recorded in the memory when its lock is released. Until then all that is known of it
+ * is the record in the lock file: one that no process holds any more, and that was not released, is a
+ * run that was lost. It is recorded before its record goes. Orders:
+ *
+ *   A holder releases -> it records its run, marks or removes its record, and then unlocks
+ *     its place -> a taker with once_per, which decides in the section, knows of it.
+ *   It is killed before its record is gone -> the run is found once more, as a lost one: it
+ *     is the last one already, and is not recorded again.
+ *   It is killed before that -> the record stays, unlocked -> store_read_runs() counts it as
+ *     lost, the next taker records it so.
+ *   The lock is taken away by force -> that records the run as lost -> its holder, which
+ *     learns of it, does not record it again.
+ *   The file is removed by hand -> the holder records the run when it gives up the lock,
+ *     unless a later one has ended; the next holder may be writing at that time (memory.c). */
+#include "store/file/file_int.h"
 
 #include "process/procfs.h"
-#include "store/file/runs.h"
-#include "store/file/ticket_queue.h"
+#include "util/text.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { TRIES_MOST = 100 };
 
+/* --- the directory ----------------------------------------------------------- */
+
 void store_close(struct store *store)
 {
-    shared_table_close(&store->table);
+    memory_close(&store->memory);
     lock_dir_close(&store->dir);
 }
 
@@ -29,13 +49,6 @@ enum lock_result store_renew(struct store *store, struct errmsg *why)
     return LOCK_OK;
 }
 
-void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const char *key)
-{
-    char name[LOCK_FILE_NAME_SIZE];
-    lock_file_name(name, key);
-    snprintf(path, LOCK_FILE_PATH_SIZE, "%s/%s", store->dir.path, name);
-}
-
 const char *store_boot_id(struct store *store)
 {
     if (store->boot_id[0] == '\0')
@@ -43,18 +56,47 @@ const char *store_boot_id(struct store *store)
     return store->boot_id;
 }
 
-struct shared_entry *store_entry(struct store *store, const char *key, bool make)
+struct memory_entry *store_entry(struct store *store, const char *key, bool make)
 {
-    if (shared_table_open(&store->table, &store->dir, make, NULL) != LOCK_OK)
-        return NULL;
-    return shared_table_entry(&store->table, key, make);
+    (void)memory_open(&store->memory, &store->dir, make, NULL);
+    return memory_entry(&store->memory, key, make);
 }
 
-enum lock_result store_open_file(const struct store *store, struct lock_file *file, const char *key,
-                                 enum lock_file_use use, struct bound bound, struct errmsg *why)
+bool store_next_other(const struct store *store, struct lock_dir *other)
 {
-    *file = (struct lock_file){.fd = -1};
-    store_path(store, file->path, key);
+    struct stat status;
+    int next = (int)other->place + 1;
+
+    for (; store->dir.place != LOCK_DIR_GIVEN && next < LOCK_DIR_GIVEN; next++) {
+        other->place = (enum lock_dir_place)next;
+        lock_dir_default(other->place, other->path, sizeof other->path);
+        if (other->place != store->dir.place && lstat(other->path, &status) == 0 &&
+            S_ISDIR(status.st_mode) && lock_dir_may_use(&status))
+            return true;
+    }
+    return false;
+}
+
+/* --- a file ------------------------------------------------------------------ */
+
+/* `dir`: an own one or another. */
+static void name_file(struct store *store, const struct lock_dir *dir, struct lock_file *file,
+                      const char *key)
+{
+    char name[LOCK_FILE_NAME_SIZE];
+    lock_file_name(name, key);
+    snprintf(file->path, sizeof file->path, "%s/%s", dir->path, name);
+    file->text = store->text;
+}
+
+void store_file(struct store *store, struct lock_file *file, const char *key)
+{
+    name_file(store, &store->dir, file, key);
+}
+
+static enum lock_result open_file(struct lock_file *file, enum lock_file_use use,
+                                  struct bound bound, struct errmsg *why)
+{
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         enum lock_result result = lock_file_open(file, use, why);
         if (result == LOCK_OK && use != LOCK_FILE_TO_LOOK)
@@ -69,51 +111,142 @@ enum lock_result store_open_file(const struct store *store, struct lock_file *fi
                        "the lock file %s is repeatedly removed as it is opened", file->path);
 }
 
+enum lock_result store_open_file(struct store *store, struct lock_file *file, const char *key,
+                                 enum lock_file_use use, struct bound bound, struct errmsg *why)
+{
+    *file = (struct lock_file){.fd = -1};
+    store_file(store, file, key);
+    return open_file(file, use, bound, why);
+}
+
+/* It may be rewritten at this very moment. */
+static bool read_pause_record(const struct lock_file *file, struct record *record)
+{
+    enum { TRIES = 3 };
+    bool read = lock_file_read(file, LOCK_FILE_PAUSE, record);
+    for (int tries = 1; tries < TRIES && !read && errno != 0 && !record_is_newer(record); tries++) {
+        (void)poll(NULL, 0, 1);
+        read = lock_file_read(file, LOCK_FILE_PAUSE, record);
+    }
+    return read;
+}
+
+/* A record that cannot be read may have any end: it is a pause for another second, so
+ * that no process takes the lock, or removes the file. */
+static struct pause read_pause(const struct lock_file *file, const char *boot_id, int64_t *newer)
+{
+    struct pause pause = {.left = DURATION_ZERO};
+    struct record record = {0};
+    if (file->size <= LOCK_PAUSE_OFFSET)
+        return pause;
+
+    bool known = read_pause_record(file, &record);
+    if (!known && errno != 0)
+        pause = (struct pause){DURATION_S(1), "unknown", "its record cannot be read"};
+    if (record_is_newer(&record))
+        *newer = record.format;
+    if (!known || !record_may_be_of(&record, boot_id) || deadline_passed(record.expires))
+        return pause;
+
+    pause.left = deadline_left(record.expires);
+    snprintf(pause.by, sizeof pause.by, "%s@%s", record.holder.user, record.holder.host);
+    text_copy(pause.message, sizeof pause.message, record.holder.message);
+    return pause;
+}
+
+void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
+                  struct bound bound, struct survey *survey, struct place_map *map)
+{
+    const char *boot_id = store_boot_id(store);
+    struct lock_place place = lock_file_places(bound);
+
+    *survey = (struct survey){.free_place = -1};
+    survey->pause = read_pause(file, boot_id, &survey->newer);
+    if (map != NULL)
+        *map = (struct place_map){{0}};
+    while (lock_file_next_place(file, &place)) {
+        survey->unreadable |= place.unreadable;
+        if (!place.unreadable && record_is_newer(&place.record))
+            survey->newer = place.record.format;
+        if (map != NULL)
+            place_map_set(map, place.number,
+                          place.locked != PLACE_UNLOCKED || place_is_held(&place, boot_id));
+        survey_add(survey, &place, own, boot_id, token);
+    }
+    if (survey->free_place < 0)
+        survey->free_place = place.number; /* after the last one */
+}
+
+/* A place that the map has as free, and that is so; the lowest one. -1: all places must be looked
+ * at. */
+static int free_place(const struct lock_file *file, const char *boot_id)
+{
+    enum { TRIES = 4 };
+    int number = -1;
+    for (int tries = 0; tries < TRIES; tries++) {
+        number = lock_file_guess_place(file, number + 1);
+        if (number < 0)
+            return -1;
+        struct lock_place place = {.number = number};
+        lock_file_read_place(file, &place);
+        if (place.locked == PLACE_UNLOCKED && !place_is_held(&place, boot_id) &&
+            !place_lost_run(&place, boot_id))
+            return number;
+    }
+    return -1;
+}
+
+bool store_survey_one(struct store *store, const struct lock_file *file, int own,
+                      struct survey *survey)
+{
+    const char *boot_id = store_boot_id(store);
+    struct lock_place place;
+    if (!lock_file_has_many(file) || !lock_file_any_holder(file, &place) || !place.known ||
+        place.record.mode == MODE_EXCLUSIVE || !place_is_held(&place, boot_id))
+        return false;
+
+    *survey = (struct survey){.held = 1, .first = place, .last = place, .free_place = own};
+    survey->pause = read_pause(file, boot_id, &survey->newer);
+    if (own < 0)
+        survey->free_place = free_place(file, boot_id);
+    return survey->free_place >= 0;
+}
+
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound)
 {
+    const char *boot_id = store_boot_id(store);
     struct lock_place place = lock_file_places(bound);
-    bool held = lock_is_paused(file, store_boot_id(store));
+    int64_t newer;
+    bool held = read_pause(file, boot_id, &newer).left.ns > 0;
     while (!held && lock_file_next_place(file, &place))
-        held = place.number != own && lock_place_held(&place, store_boot_id(store));
+        held = place.number != own && place_is_held(&place, boot_id);
     return !held;
 }
 
-bool store_next_other(const struct store *store, struct lock_dir *other)
-{
-    struct stat status;
-    bool found = false;
-    for (int next = (int)other->place + 1;
-         store->dir.place != LOCK_DIR_GIVEN && !found && next < LOCK_DIR_GIVEN; next++) {
-        other->place = (enum lock_dir_place)next;
-        lock_dir_default(other->place, other->path, sizeof other->path);
-        found = other->place != store->dir.place && lstat(other->path, &status) == 0 &&
-                S_ISDIR(status.st_mode) && lock_dir_may_use(&status);
-    }
-    return found;
-}
-
-bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,
+bool store_held_elsewhere(struct store *store, const char *key, struct bound bound,
                           struct errmsg *why)
 {
-    struct store other = {.dir = LOCK_DIR_BEFORE_ALL};
+    struct lock_dir other = LOCK_DIR_BEFORE_ALL;
     struct lock_file file = {.fd = -1};
     bool held = false;
-    while (!held && store_next_other(store, &other.dir)) {
-        held = store_open_file(&other, &file, key, LOCK_FILE_TO_LOOK, bound, NULL) == LOCK_OK &&
-               !store_unheld(&other, &file, -1, bound);
+
+    while (!held && store_next_other(store, &other)) {
+        name_file(store, &other, &file, key);
+        held = open_file(&file, LOCK_FILE_TO_LOOK, bound, NULL) == LOCK_OK &&
+               !store_unheld(store, &file, -1, bound);
         lock_file_close(&file);
     }
     if (held)
         errmsg_set(why,
                    "the lock is held in %.300s, the default lock directory before /run/lock or "
                    "/run/dlock was mounted or changed; use the same --lock-dir for all",
-                   other.dir.path);
+                   other.path);
     return held;
 }
 
 bool store_remove(struct lock_file *file)
 {
-    enum lock_result standing = lock_file_standing(file);
+    enum lock_result standing = lock_file_verify(file, NULL);
     if (standing != LOCK_OK)
         return standing == LOCK_GONE;
     return unlink(file->path) == 0 || errno == ENOENT;
@@ -122,25 +255,62 @@ bool store_remove(struct lock_file *file)
 /* flock(1) may have it. Others may have written records past the end that we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
-    if (lock_file_standing(file) == LOCK_OK && ticket_queue_is_empty(file) &&
+    if (lock_file_verify(file, NULL) == LOCK_OK && queue_is_empty(file) &&
         store_unheld(store, file, -1, bound) && lock_file_flock(file, MODE_EXCLUSIVE)) {
-        runs_lose(store, file, false, bound);
+        store_lose_runs(store, file, false, bound);
         (void)store_remove(file);
     }
 }
 
-enum lock_result store_extend(const struct lock_file *file, int place, struct record *record,
-                              struct duration ttl, bool may_shorten, struct errmsg *why)
+/* --- runs ---------------------------------------------------------------------- */
+
+static const struct run_end lost = {RUN_LOST, 0, 0};
+
+void store_read_runs(struct store *store, const char *key, const struct lock_file *file,
+                     struct bound bound, struct run_memory *runs)
 {
-    struct deadline expires = deadline_after(ttl);
-    if (!may_shorten && !deadline_before(record->expires, expires))
-        return LOCK_OK;
-    record->expires = expires;
-    return lock_file_write(file, place, record, why) == LOCK_OK ? LOCK_OK : LOCK_UNAVAILABLE;
+    struct lock_place place = lock_file_places(bound);
+    const struct memory_entry *entry = store_entry(store, key, false);
+
+    (void)run_slot_read(memory_slot(&store->memory, entry, false), text_hash(key), runs, NULL);
+    while (file != NULL && lock_file_next_place(file, &place))
+        if (place_lost_run(&place, store_boot_id(store)))
+            runs_take_in(runs, &place.record, &lost);
 }
 
-struct duration record_age(const struct record *record)
+void store_add_run(struct store *store, const struct record *record, const struct run_end *end)
 {
-    int64_t ms = wall_now_ms() - record->holder.since_wall_ms;
-    return DURATION_MS(ms > 0 ? ms : 0);
+    struct run_memory runs;
+    uint64_t hash = text_hash(record->key);
+    bool wanted = record->remember.ns > 0;
+    if (end->how == RUN_NONE)
+        return;
+
+    struct run_slot *slot =
+        memory_slot(&store->memory, store_entry(store, record->key, true), wanted);
+    if (slot == NULL) {
+        store->unrecorded |= wanted;
+        return;
+    }
+    (void)run_slot_read(slot, hash, &runs, NULL);
+    runs_take_in(&runs, record, end);
+    int64_t needed_until_ms = record->holder.since_wall_ms + record->once_per.ns / NS_PER_MS;
+    if (run_is_success(end) && needed_until_ms > runs.needed_until_ms)
+        runs.needed_until_ms = needed_until_ms;
+    run_slot_write(slot, hash, record->key, &runs, record->remember);
+}
+
+void store_lose_runs(struct store *store, const struct lock_file *file, bool all,
+                     struct bound bound)
+{
+    struct lock_place place = lock_file_places(bound);
+    while (lock_file_next_place(file, &place)) {
+        struct record *record = &place.record;
+        bool held = all && place.known && !record->holder.kept && record->remember.ns > 0;
+        if (!held && !place_lost_run(&place, store_boot_id(store)))
+            continue;
+        store_add_run(store, record, &lost);
+        record->remember = DURATION_ZERO; /* it is not recorded again */
+        (void)lock_file_write(file, place.number, record, NULL);
+    }
 }

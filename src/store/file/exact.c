@@ -12,25 +12,36 @@
  *     name us as the holder while we look for the holder we wait for: a lock of our
  *     thread does not count.
  *
- * Descendants of a holder find its claim (claim.h), which exists from before the command
- * starts until the file is closed. */
-#include "store/file/flock_backend.h"
+ * Claims: descendants of a holder find out by its claim whether it still holds the lock, from
+ * before the command starts until the file is closed. The kernel names the holder only in
+ * /proc/locks, which does not show it to another pid namespace and does not identify the take.
+ * A claim is a socket that listens under an abstract name, unix(7), made of the file, the
+ * take's id and the mode. The kernel frees the name with the socket, and then any user can
+ * listen there, so dlock checks who does. Nothing is ever written. A connection stays in the
+ * queue until the holder looks, and if that is full for a second, the process waits for the
+ * lock; so does one of another network namespace.
+ *
+ *   The holder lets go -> it shuts the socket down, also for processes that share it, and
+ *     then unlocks the file.
+ *   It is killed, and what shares its files -> the kernel closes them in their order, and
+ *     the claim comes before the file. */
+#include "store/file/backend.h"
+#include "store/file/file_int.h"
 
 #include "process/procfs.h"
-#include "store/file/blocking_thread.h"
-#include "store/file/claim.h"
-#include "store/file/dir.h"
-#include "store/file/file.h"
-#include "store/file/proc_locks.h"
 #include "util/fileutils.h"
+#include "util/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
@@ -38,7 +49,7 @@ enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
 struct exact_backend {
     struct backend base;
     struct lock_file file; /* the one that we hold, or wait for */
-    struct blocking_thread queued;
+    struct blocking queued;
     struct holder holder; /* the holder we wait for, when that was last looked at */
     int news_fd;          /* inotify; -1: none */
     int claim_fd;         /* while we hold it; -1: none */
@@ -55,6 +66,114 @@ static struct exact_backend *exact_of(struct backend *backend)
 static enum lock_result invalid(const char *text, struct errmsg *why)
 {
     return errmsg_fail(why, LOCK_INVALID, "a --lock-file %s", text);
+}
+
+/* --- claims -------------------------------------------------------------- */
+
+typedef int attach_call(int fd, const struct sockaddr *address, socklen_t size);
+
+/* A socket that is bound, or connected, to the name; -1 if this fails. */
+static int open_socket(attach_call *attach, int file_fd, const char *take_id, enum lock_mode mode)
+{
+    char name[100];
+    struct sockaddr_un address;
+    socklen_t size;
+    struct stat file;
+    if (fstat(file_fd, &file) != 0)
+        return -1;
+    snprintf(name, sizeof name, "@dlock-claim %jx %jx %" PRIx64 " %s", (uintmax_t)file.st_dev,
+             (uintmax_t)file.st_ino, text_hash(take_id), lock_mode_name(mode));
+    if (!sd_notify_address(&address, &size, name))
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && attach(fd, (const struct sockaddr *)&address, size) != 0)
+        fd_close(&fd);
+    return fd;
+}
+
+/* Called by the holder of the open file, which gets a higher descriptor if need be: others find
+ * its claim until claim_end(), at the latest when the holder dies. -1 if a claim cannot be
+ * made: then none is found. */
+static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
+{
+    int fd = open_socket(bind, *file_fd, take_id, mode);
+    int above = fd > *file_fd ? fcntl(*file_fd, F_DUPFD_CLOEXEC, fd) : *file_fd;
+    if (fd < 0 || above < 0 || listen(fd, SOMAXCONN) != 0)
+        fd_close(&fd);
+    if (above >= 0 && above != *file_fd) {
+        close(*file_fd); /* the lock belongs to what both are open for */
+        *file_fd = above;
+    }
+    return fd;
+}
+
+/* Makes room for others that look for it. */
+static void claim_tidy(int fd)
+{
+    struct deadline end = deadline_after(DURATION_MS(10));
+    for (int found = 0; found >= 0 && !deadline_passed(end);) {
+        found = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        fd_close(&(int){found});
+    }
+}
+
+static void claim_end(int *fd)
+{
+    if (*fd >= 0)
+        (void)shutdown(*fd, SHUT_RDWR);
+    fd_close(fd);
+}
+
+/* True if an ancestor of another user listens: sudo(8) runs us inside the lock. The listener
+ * may have ended, and an ancestor may have its pid by now: then that one's user is another. */
+static bool is_ancestor(const struct ucred *listener)
+{
+    struct proc_ancestry at = {.next = getpid()};
+    char path[64];
+    struct stat status;
+
+    snprintf(path, sizeof path, "/proc/%ld", (long)listener->pid);
+    while (proc_next_ancestor(&at))
+        if (at.pid == listener->pid)
+            return stat(path, &status) == 0 && status.st_uid == listener->uid;
+    return false;
+}
+
+static bool may_claim(int fd)
+{
+    struct ucred listener;
+    socklen_t size = sizeof listener;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) == 0 &&
+           (listener.uid == geteuid() || listener.uid == 0 || is_ancestor(&listener));
+}
+
+/* LOCK_OK: a holder of the open file claims it for this take, in *mode. The claim of a process that
+ * is not of our user counts only if it is root's or our ancestor. LOCK_GONE: none does.
+ * LOCK_UNAVAILABLE: other processes have kept the holder's queue full for a second; the holder
+ * empties it at its checks. */
+static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_mode *mode,
+                                   struct bound bound, struct errmsg *why)
+{
+    struct deadline end = deadline_earlier(bound.until, deadline_after(DURATION_S(1)));
+    struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
+    for (;;) {
+        bool full = false;
+        for (*mode = MODE_EXCLUSIVE; *mode <= MODE_SHARED; (*mode)++) {
+            int fd = open_socket(connect, file_fd, take_id, *mode);
+            full = full || (fd < 0 && errno == EAGAIN);
+            bool found = fd >= 0 && may_claim(fd);
+            fd_close(&fd);
+            if (found)
+                return LOCK_OK;
+        }
+        if (!full)
+            return errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file");
+        if (deadline_passed(end) || bound_is_cancelled(bound))
+            return errmsg_fail(why, LOCK_UNAVAILABLE,
+                               "too many processes ask the holder of the lock file");
+        (void)deadline_poll(&cancel, 1, deadline_earlier(end, deadline_after(DURATION_MS(20))));
+    }
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -115,7 +234,7 @@ static void fill_holder(struct holder *holder, int own_fd, struct flock_file *fi
 
 /* We come first: flock(1) in a script (exec 9>FILE; flock 9) has ended, and we have the open
  * file that it locked from that script. */
-static void flock_backend_find_holder(const struct lock_file *file, struct holder *holder)
+static void find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
     struct flock_holder found = {0}, own = {.pid = getpid()};
@@ -155,21 +274,20 @@ static int wait_in_kernel(int fd, int64_t operation)
 
 static void let_go(struct exact_backend *backend)
 {
-    (void)blocking_thread_stop(&backend->queued);
+    (void)blocking_stop(&backend->queued);
     claim_end(&backend->claim_fd);
     lock_file_close(&backend->file);
 }
 
 /* LOCK_HELD with why set, and errno. */
-static enum lock_result flock_backend_try_lock(struct exact_backend *backend,
-                                               const struct lock_request *request,
-                                               struct errmsg *why)
+static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request,
+                                 struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     int error = EWOULDBLOCK;
-    bool over = blocking_thread_is_over(&backend->queued, &error);
+    bool over = blocking_is_over(&backend->queued, &error);
     bool called_off = !over && backend->queued.running && request->last;
-    if (called_off && blocking_thread_stop(&backend->queued))
+    if (called_off && blocking_stop(&backend->queued))
         error = 0;
     else if (!called_off && !over && !backend->queued.running)
         error = lock_now(file, request->mode);
@@ -179,29 +297,28 @@ static enum lock_result flock_backend_try_lock(struct exact_backend *backend,
                        "cannot lock %s: %s", file->path, strerror(error));
 }
 
-/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: it is unknown where it leads. */
-static enum lock_result flock_backend_try_once(struct exact_backend *backend,
-                                               const struct lock_request *request,
-                                               struct errmsg *why)
+/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: it is unknown to which file it leads. */
+static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
+                                 struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : open_exact(file, why);
     if (result == LOCK_OK)
-        result = flock_backend_try_lock(backend, request, why);
+        result = try_lock(backend, request, why);
     return result == LOCK_OK ? lock_file_verify(file, why) : result;
 }
 
 /* A waiter in the queue looks for the holder later, and not at each try: many waiters
  * would otherwise read the list of all locks again and again. */
-static void flock_backend_refuse(struct exact_backend *backend, const struct lock_request *request,
-                                 struct holder *holder)
+static void refuse(struct exact_backend *backend, const struct lock_request *request,
+                   struct holder *holder)
 {
     bool waits = request->waits && !request->last, waited = backend->queued.running;
     if (waits && !waited)
-        (void)blocking_thread_start(&backend->queued, wait_in_kernel, backend->file.fd,
-                                    request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
+        (void)blocking_start(&backend->queued, wait_in_kernel, backend->file.fd,
+                             request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
     if (!waited || request->attended || request->last)
-        flock_backend_find_holder(&backend->file, &backend->holder);
+        find_holder(&backend->file, &backend->holder);
     *holder = backend->holder;
     if (!waits)
         let_go(backend);
@@ -220,7 +337,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
         return invalid(request->detached ? "is held by a process alone" : "has no slots", why);
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
         before = deadline_now();
-        result = flock_backend_try_once(backend, request, why);
+        result = try_once(backend, request, why);
         if (result == LOCK_GONE)
             let_go(backend); /* another process has just removed or replaced it */
     }
@@ -228,7 +345,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
         lease_begin(lease, request, before, wall_now_us());
         backend->claim_fd = claim_make(&backend->file.fd, request->take_id, request->mode);
     } else if (result == LOCK_HELD)
-        flock_backend_refuse(backend, request, holder);
+        refuse(backend, request, holder);
     else if (result != LOCK_GONE)
         let_go(backend);
     return result == LOCK_GONE ? LOCK_HELD : result;
@@ -241,7 +358,7 @@ static struct call exact_listen(struct backend *base)
     if (!backend->queued.running)
         return call;
     call.fd = backend->queued.over_fd;
-    call.now = blocking_thread_has_ended(&backend->queued);
+    call.now = blocking_has_ended(&backend->queued);
     call.poll_most = look_interval;
     return call;
 }

@@ -1,0 +1,366 @@
+/* The operations of a holder on its own lock file, which it has open and locked; and those
+ * of a caller that has the token of another process, but not its file. */
+#include "store/file/file_int.h"
+
+#include "lock/format.h"
+
+#include <string.h>
+
+void dir_let_go(struct dir_backend *backend)
+{
+    waiter_stop(&backend->waiter);
+    if (backend->place >= 0)
+        lock_file_unlock(&backend->file);
+    lock_file_close(&backend->file);
+    backend->place = -1;
+    backend->watched = false;
+}
+
+/* Whether it was taken away by force, and *why says by whom. */
+static bool is_forced(struct store *store, const struct lease *lease, struct errmsg *why)
+{
+    char by[FORCER_SIZE];
+    if (!entry_has_ended(store_entry(store, lease->key, false), lease->token, lease->take_id, by))
+        return false;
+    lock_forced(why, by);
+    return true;
+}
+
+/* In the section: sets the record's deadline to `ttl` from now; earlier than it was only
+ * if that is asked for. LOCK_OK; LOCK_UNAVAILABLE if it cannot be written: the deadline is
+ * unchanged. */
+static enum lock_result set_deadline(const struct lock_file *file, int place, struct record *record,
+                                     struct duration ttl, enum extend_how how, struct errmsg *why)
+{
+    struct deadline expires = deadline_after(ttl);
+    if (how != EXTEND_EXACTLY && !deadline_before(record->expires, expires))
+        return LOCK_OK;
+    record->expires = expires;
+    return lock_file_write(file, place, record, why) == LOCK_OK ? LOCK_OK : LOCK_UNAVAILABLE;
+}
+
+/* How long ago the lock was taken. */
+static struct duration age_of(const struct record *record)
+{
+    int64_t ms = wall_now_ms() - record->holder.since_wall_ms;
+    return DURATION_MS(ms > 0 ? ms : 0);
+}
+
+/* --- by its token ---------------------------------------------------------- */
+
+struct outside {
+    struct lock_file file;
+    struct lock_place place;
+    bool known;      /* the lease's outcome is written in the file */
+    bool others;     /* hold the lock */
+    bool unreadable; /* some of the places */
+};
+
+/* The place that is held has priority over those that the same token once had; of these
+ * the last one taken says what became of the lease. */
+static enum lock_result search(struct store *store, const struct lease *lease, struct bound bound,
+                               struct outside *outside, struct errmsg *why)
+{
+    const char *boot_id = store_boot_id(store);
+    struct lock_place place = lock_file_places(bound);
+    enum lock_result result = LOCK_GONE;
+
+    while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
+        struct errmsg reason = {""};
+        outside->unreadable |= place.unreadable;
+        if (!place.unreadable && record_is_newer(&place.record))
+            return format_newer(why, place.record.format);
+        if (!place_is_of(&place, lease)) {
+            outside->others |= place_is_held(&place, boot_id);
+            continue;
+        }
+        enum lock_result standing = place_standing(&place, boot_id, &reason);
+        if (standing == LOCK_OK || !outside->known ||
+            place.record.fence > outside->place.record.fence) {
+            result = standing;
+            *why = reason;
+            outside->place = place;
+        }
+        outside->known = true;
+    }
+    if (result != LOCK_OK && outside->unreadable)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s",
+                           outside->file.path);
+    return result;
+}
+
+static enum lock_result not_found(struct store *store, const struct lease *lease, bool others,
+                                  struct errmsg *why)
+{
+    const struct memory_entry *entry = store_entry(store, lease->key, false);
+    if (entry_has_ended(entry, lease->token, lease->take_id, NULL))
+        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
+    if (!is_forced(store, lease, why))
+        errmsg_set(why, others ? "it is held under another token" : "it is free");
+    return others ? LOCK_FOREIGN : LOCK_GONE;
+}
+
+/* Finds the lease that another process took. LOCK_OK: the file is open, and for a change
+ * we are in its section. */
+static enum lock_result find_outside(struct store *store, const struct lease *lease,
+                                     enum lock_file_use use, struct bound bound,
+                                     struct outside *outside, struct errmsg *why)
+{
+    *outside = (struct outside){.known = false};
+    enum lock_result result = store_open_file(store, &outside->file, lease->key, use, bound, why);
+    if (result == LOCK_OK)
+        result = search(store, lease, bound, outside, why);
+    if (result != LOCK_OK)
+        lock_file_close(&outside->file);
+    if (result != LOCK_GONE || outside->known)
+        return result;
+    return store_held_elsewhere(store, lease->key, bound, why)
+               ? LOCK_INVALID
+               : not_found(store, lease, outside->others, why);
+}
+
+static void fill_lease(struct lease *lease, const struct record *record)
+{
+    lease->mode = record->mode;
+    lease->slots = record->slots;
+    lease->slot = record->slot;
+    lease->fence = record->fence;
+    if (lease->ttl.ns == 0)
+        lease->ttl = record->ttl;
+    lease->hold = record->hold;
+    lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
+}
+
+/* LOCK_FILE_TO_CHANGE: extends the lease; LOCK_FILE_TO_LOOK: `how` does not matter. */
+static enum lock_result ask_outside(struct store *store, struct lease *lease,
+                                    enum lock_file_use use, enum extend_how how, struct bound bound,
+                                    struct errmsg *why)
+{
+    struct outside outside;
+    struct record *record = &outside.place.record;
+    enum lock_result result = find_outside(store, lease, use, bound, &outside, why);
+    /* A command that runs on without the lease (--on-expire=warn) still keeps others out. */
+    if (result == LOCK_GONE && use == LOCK_FILE_TO_LOOK && outside.known &&
+        outside.place.locked != PLACE_UNLOCKED)
+        result = LOCK_OK;
+    if (result == LOCK_OK && use == LOCK_FILE_TO_CHANGE)
+        result = set_deadline(&outside.file, outside.place.number, record,
+                              lease->ttl.ns > 0 ? lease->ttl : record->ttl, how, why);
+    if (result == LOCK_OK)
+        fill_lease(lease, record);
+    lock_file_close(&outside.file);
+    return result;
+}
+
+/* The record says so before the file goes: a holder that still has the file open is woken
+ * by the removal, and can tell a release from a loss. That holder may be frozen, and
+ * waiters must not wait for it: then the file is removed under them, and they start again.
+ * Otherwise the file stays for the waiters. */
+static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
+                                struct bound bound, struct errmsg *why)
+{
+    struct lock_file *file = &outside->file;
+    struct lock_place *place = &outside->place;
+
+    record_release(&place->record, hold);
+    bool marked = lock_file_write(file, place->number, &place->record, why) == LOCK_OK;
+    bool wanted = !queue_is_empty(file) && place->locked == PLACE_UNLOCKED;
+    bool removed = deadline_passed(hold) && !wanted &&
+                   store_unheld(store, file, place->number, bound) && store_remove(file);
+    return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
+}
+
+/* For a take of its own the caller says how long others are kept out; otherwise the value
+ * that the taker asked for is used. */
+static enum lock_result release_outside(struct store *store, const struct lease *lease,
+                                        struct bound bound, struct errmsg *why)
+{
+    struct outside outside;
+    struct record *record = &outside.place.record;
+    enum lock_result result = find_outside(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
+    if (result == LOCK_OK) {
+        struct deadline hold =
+            lease->outside ? record->hold : deadline_earlier(record->hold, lease->hold);
+        store_add_run(store, record, &lease->end);
+        result = give_up(store, &outside, hold, bound, why);
+        if (result == LOCK_OK)
+            entry_released(store_entry(store, lease->key, true), record->token,
+                           record->holder.take_id, age_of(record));
+    }
+    lock_file_close(&outside.file);
+    return result;
+}
+
+/* --- our own -------------------------------------------------------------- */
+
+/* LOCK_OK; *known says whether *record is filled in. A record that cannot be read changes
+ * nothing: the kernel's lock holds. LOCK_UNAVAILABLE if the file cannot be looked at:
+ * that is no loss. */
+static enum lock_result look_at_own(struct dir_backend *backend, const struct lease *lease,
+                                    struct record *record, bool *known, struct errmsg *why)
+{
+    struct lock_file *file = &backend->file;
+    (void)lock_file_drain_news(backend->waiter.news_fd);
+    *known = lock_file_read(file, backend->place, record);
+    bool ours = *known && strcmp(record->holder.take_id, lease->take_id) == 0;
+    if (ours && record->holder.kept)
+        return errmsg_fail(why, LOCK_RELEASED, "it was released with its own token");
+
+    enum lock_result result = lock_file_verify(file, why);
+    if (result == LOCK_GONE)
+        (void)is_forced(&backend->store, lease, why);
+    if (result != LOCK_OK || !*known || ours)
+        return result;
+    return errmsg_fail(why, LOCK_FOREIGN, "the lock file %s is held under another token",
+                       file->path);
+}
+
+/* The record's times are on our own clock. */
+static void adopt(struct lease *lease, struct deadline expires)
+{
+    struct deadline now = deadline_now();
+    lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
+}
+
+/* The place is free for others from now on: that is what the release was for. */
+static enum lock_result after_look(struct dir_backend *backend, enum lock_result result)
+{
+    if (result == LOCK_RELEASED)
+        dir_let_go(backend);
+    return result;
+}
+
+enum lock_result dir_check(struct backend *base, struct lease *lease, struct bound bound,
+                           struct errmsg *why)
+{
+    struct dir_backend *backend = dir_backend_of(base);
+    struct record record;
+    bool known;
+    if (backend->place < 0)
+        return ask_outside(&backend->store, lease, LOCK_FILE_TO_LOOK, EXTEND_AT_LEAST, bound, why);
+
+    enum lock_result result =
+        after_look(backend, look_at_own(backend, lease, &record, &known, why));
+    if (result == LOCK_OK && known)
+        adopt(lease, record.expires);
+    return result;
+}
+
+/* In the section, so that nothing of others changes. LOCK_OK; LOCK_UNAVAILABLE, LOCK_CANCELLED. */
+static enum lock_result enter_own(struct dir_backend *backend, struct bound bound,
+                                  struct errmsg *why)
+{
+    enum lock_result result = lock_file_enter(&backend->file, bound, why);
+    return result == LOCK_OK || result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
+}
+
+/* The kernel's lock has no end of its own: the deadline is that of the record. */
+enum lock_result dir_extend(struct backend *base, struct lease *lease, enum extend_how how,
+                            struct bound bound, struct errmsg *why)
+{
+    struct dir_backend *backend = dir_backend_of(base);
+    struct record record;
+    bool known;
+    if (backend->place < 0)
+        return ask_outside(&backend->store, lease, LOCK_FILE_TO_CHANGE, how, bound, why);
+
+    enum lock_result result = enter_own(backend, bound, why);
+    if (result != LOCK_OK)
+        return result;
+    struct deadline now = deadline_now();
+    result = look_at_own(backend, lease, &record, &known, why);
+    if (!known)
+        record.expires = deadline_plus(now, lease->ttl);
+    else if (result == LOCK_OK)
+        result = set_deadline(&backend->file, backend->place, &record, lease->ttl, how, why);
+    lock_file_leave(&backend->file);
+    if (after_look(backend, result) == LOCK_OK)
+        adopt(lease, record.expires);
+    return result;
+}
+
+/* In the section, our record, if it could be read, and what is known of the others. Whatever
+ * becomes of the record, the kernel's lock ends with the file. */
+static void give_back(struct dir_backend *backend, const struct lease *lease, struct record *record,
+                      struct bound bound)
+{
+    struct store *store = &backend->store;
+    struct lock_file *file = &backend->file;
+    struct survey *survey = &backend->survey;
+    bool held_on = record != NULL && !deadline_passed(lease->hold);
+    bool wanted = !queue_is_empty(file);
+
+    if (record != NULL)
+        store_add_run(store, record, &lease->end);
+    if (!store_survey_one(store, file, backend->place, survey))
+        store_survey(store, file, "", backend->place, bound, survey, NULL);
+    if (!held_on && !wanted && survey->held == 0 && survey->pause.left.ns == 0) {
+        (void)store_remove(file);
+    } else if (record != NULL) {
+        record_release(record, lease->hold);
+        (void)lock_file_write(file, backend->place, record, NULL);
+        lock_file_note_place(file, backend->place, held_on);
+    }
+
+    struct memory_entry *entry = store_entry(store, lease->key, true);
+    if (!held_on && wanted) /* it is noted whose turn it is */
+        (void)queue_lets(file, entry, &(struct ticket){0}, survey);
+    entry_released(entry, lease->token, lease->take_id,
+                   record != NULL ? age_of(record) : deadline_gap(lease->taken, deadline_now()));
+    if (lease->lost)
+        atomic_fetch_add(&entry->losses, 1);
+}
+
+/* The run is recorded, unless a later one is, or it is already: then the next holder, or
+ * the one that took the lock away by force, has found it to be lost. */
+static void lose(struct dir_backend *backend, const struct lease *lease,
+                 const struct record *record, struct bound bound)
+{
+    struct store *store = &backend->store;
+    struct run_end end = lease->end;
+    struct run_memory runs;
+
+    atomic_fetch_add(&store_entry(store, lease->key, true)->losses, 1);
+    if (end.how != RUN_NONE && end.how != RUN_STOPPED)
+        end = (struct run_end){RUN_LOST, 0, 0};
+    store_read_runs(store, lease->key, NULL, bound, &runs);
+    if (record != NULL && strcmp(record->holder.take_id, lease->take_id) == 0 &&
+        runs.last.began_ms < record->holder.since_wall_ms && !is_forced(store, lease, NULL))
+        store_add_run(store, record, &end);
+}
+
+static enum lock_result release_own(struct dir_backend *backend, const struct lease *lease,
+                                    struct bound bound, struct errmsg *why)
+{
+    struct record record;
+    bool known;
+    enum lock_result result = enter_own(backend, bound, why);
+    if (result != LOCK_OK)
+        return result;
+
+    result = look_at_own(backend, lease, &record, &known, why);
+    if (result == LOCK_UNAVAILABLE) {
+        lock_file_leave(&backend->file);
+        return result;
+    }
+    if (result == LOCK_OK)
+        give_back(backend, lease, known ? &record : NULL, bound);
+    else if (lock_is_lost(result))
+        lose(backend, lease, known ? &record : NULL, bound);
+    dir_let_go(backend);
+    return result;
+}
+
+enum lock_result dir_release(struct backend *base, const struct lease *lease, struct bound bound,
+                             struct errmsg *why)
+{
+    struct dir_backend *backend = dir_backend_of(base);
+    backend->store.unrecorded = false;
+    enum lock_result result = backend->place < 0
+                                  ? release_outside(&backend->store, lease, bound, why)
+                                  : release_own(backend, lease, bound, why);
+    base->warning = backend->store.unrecorded ? "there is no room for it in the lock directory's "
+                                                "table"
+                                              : NULL;
+    return result;
+}

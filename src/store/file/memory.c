@@ -1,0 +1,584 @@
+/* Owners: every process of the user changes the table, word by word, with atomic
+ * operations; there is no lock that a frozen process could keep. (Text records under a byte lock
+ * take a third of the time of a map, but whoever is frozen with that lock would keep a release
+ * from being recorded, unless each record is stored twice.) The slot of a lock is
+ * written by its holder alone.
+ *
+ *   Two takes get a fence -> each reads the last one, computes, and swaps only if the
+ *     last one is still what it read; otherwise it reads again -> no two get the same,
+ *     and the later swap gets the higher fence.
+ *
+ *   Two begin an entry -> the place in the table belongs to the process that swaps its
+ *     key in -> the other one finds that key there, or goes on searching.
+ *
+ *   One replaces the entry that another has just found -> the other one's counts go to
+ *     the wrong lock, or are lost, and waiters for that lock may lose their order once.
+ *     That is so rare, and so small a harm, that no order is kept: an entry is replaced
+ *     only if the table is full, and others were used later; a waiter uses it every second.
+ *
+ *   One looks for a key while another begins an entry -> a search ends at the first place
+ *     that is free, and no place becomes free again -> it is found, or the search ends at
+ *     its place, and the swap decides. An older dlock looks at the first 16
+ *     places alone, and begins another entry for a key that is further off.
+ *
+ *   A file is not a valid table -> it is replaced by a new one -> processes that have the
+ *     old one mapped still count there. The fence goes on from the clock.
+ *
+ *   Two write to the same page of the slots for runs first -> both allocate it, which
+ *     changes nothing the second time. It is marked once it is there: a store into a hole
+ *     of a full disk would be a SIGBUS.
+ *
+ *   Two take a lock away by force -> each writes its name and marks the leases -> what is
+ *     said of both is the later name, or parts of both.
+ *
+ *   One reads a slot while another writes it, or two write at once, since one of them has lost
+ *     the lock, or its writer is killed -> the sum does not match -> the reader tries again, and
+ *     then finds nothing.
+ *
+ *   One counts a skip while the holder records a run -> the count is not part of the sum,
+ *     and only a success sets it back. The slot may be empty otherwise.
+ *
+ *   One cuts the file short, which only its own user can -> each process that has it
+ *     mapped checks its size before each use of the map. Between that check and the use
+ *     the process still dies of a SIGBUS: a window of microseconds, unless it waits for
+ *     the section of a lock file in between.
+ *
+ * The file ends after the entries, or after one of the pages with slots for runs: a lock has the
+ * slot with the number of its entry. Later formats have room for more (a long key, the times of
+ * many runs) after all slots, in pages that are allocated like theirs. */
+#include "store/file/file_int.h"
+
+#include "lock/fields.h"
+#include "lock/format.h"
+#include "util/fileutils.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    NEAR = 16,       /* most keys have one of so many places from the one that their hash names */
+    RUN_PAGE = 4096, /* the unit in which slots for runs are allocated */
+    RUN_PAGES = MEMORY_ENTRIES * sizeof(struct run_slot) / RUN_PAGE,
+};
+
+struct memory_map {
+    _Atomic uint64_t magic; /* 0: just made */
+    _Atomic int64_t fence;
+    _Atomic uint64_t run_pages[RUN_PAGES / 64]; /* a bit for each page that is allocated */
+    uint64_t reserved[30 - RUN_PAGES / 64];
+    struct memory_entry entries[MEMORY_ENTRIES];
+    _Alignas(RUN_PAGE) struct run_slot runs[MEMORY_ENTRIES];
+};
+#define TABLE_SIZE (offsetof(struct memory_map, entries) + sizeof((struct memory_map *)0)->entries)
+_Static_assert(sizeof(struct memory_entry) == 384 && sizeof(struct run_slot) == 1024 &&
+                   TABLE_SIZE == 256 + 384UL * MEMORY_ENTRIES &&
+                   offsetof(struct memory_map, runs) == 97UL * RUN_PAGE,
+               "the format of the table must not change unseen");
+
+/* "dltable" and, in the highest byte, the format in which the table was made
+ * (lock/format.h). It has that as long as it is there, whatever uses it. */
+static const uint64_t magic = UINT64_C(0x00656C6261746C64);
+enum { FORMAT_SHIFT = 56 };
+
+#define FNV_START UINT64_C(14695981039346656037)
+#define FNV_PRIME UINT64_C(1099511628211)
+
+uint64_t text_hash(const char *text)
+{
+    uint64_t hash = FNV_START;
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * FNV_PRIME;
+    return hash != 0 ? hash : 1;
+}
+
+/* --- the file ------------------------------------------------------------ */
+
+/* A size that cannot be read says nothing: what is remembered must not be taken for
+ * nothing. */
+static bool is_cut(const struct memory *memory, off_t size)
+{
+    struct stat status;
+    return fstat(memory->fd, &status) == 0 && status.st_size < size;
+}
+
+static bool is_whole(const struct memory *memory)
+{
+    return memory->map != NULL && !is_cut(memory, TABLE_SIZE);
+}
+
+/* Sets errno; ENODATA: the file is too short. */
+static struct memory_map *map_file(int fd, bool make)
+{
+    struct stat status;
+    off_t size = TABLE_SIZE;
+    if (fstat(fd, &status) != 0)
+        return NULL;
+
+    /* Real blocks: a store into a hole of a full disk would be a SIGBUS. */
+    bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
+    errno = whole ? 0 : make ? posix_fallocate(fd, 0, size) : ENODATA;
+    if (errno != 0)
+        return NULL;
+    void *map = mmap(NULL, sizeof(struct memory_map), make ? PROT_READ | PROT_WRITE : PROT_READ,
+                     MAP_SHARED, fd, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+/* The format of the table, which a file that was just made becomes; 0: it is none. */
+static int64_t format_of(struct memory_map *map, bool make)
+{
+    uint64_t found = 0;
+    if (make && atomic_compare_exchange_strong(&map->magic, &found,
+                                               magic | (uint64_t)STORE_FORMAT << FORMAT_SHIFT))
+        return STORE_FORMAT;
+
+    found = atomic_load(&map->magic);
+    uint64_t format = found >> FORMAT_SHIFT;
+    return (found ^ format << FORMAT_SHIFT) == magic ? (int64_t)format : 0;
+}
+
+static void remove_bad(const struct lock_dir *dir, int fd)
+{
+    char name[LOCK_DIR_OWN_SIZE];
+    struct stat bad;
+    struct stat there;
+
+    lock_dir_own_name(name, "table");
+    if (fstat(fd, &bad) == 0 && fstatat(dir->fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        there.st_ino == bad.st_ino)
+        (void)unlinkat(dir->fd, name, 0);
+}
+
+/* Sets errno. LOCK_GONE: there is none, or it was no table, and was removed if `make`;
+ * LOCK_INVALID: memory->newer. */
+static enum lock_result try_open(struct memory *memory, const struct lock_dir *dir, bool make)
+{
+    int fd = lock_dir_open_own(dir, "table", make);
+    if (fd < 0)
+        return errno == ENOENT ? LOCK_GONE : file_error_result(errno);
+
+    memory->map = map_file(fd, make);
+    memory->fd = fd;
+    if (memory->map == NULL) {
+        fd_close(&memory->fd);
+        return errno == ENODATA ? LOCK_GONE : file_error_result(errno);
+    }
+    int64_t format = format_of(memory->map, make);
+    if (format > 0 && format <= STORE_FORMAT)
+        return LOCK_OK;
+
+    memory->newer = format;
+    if (make && format == 0)
+        remove_bad(dir, fd);
+    memory_close(memory);
+    errno = EINVAL;
+    return format > 0 ? LOCK_INVALID : LOCK_GONE;
+}
+
+enum lock_result memory_open(struct memory *memory, const struct lock_dir *dir, bool make,
+                             struct errmsg *why)
+{
+    if ((memory->writable || !make) && is_whole(memory))
+        return LOCK_OK;
+
+    memory_close(memory);
+    memory->writable = make;
+    memory->newer = 0;
+    enum lock_result result = try_open(memory, dir, make);
+    if (result == LOCK_GONE && make)
+        result = try_open(memory, dir, make);
+    if (result == LOCK_OK)
+        return LOCK_OK;
+
+    if (result == LOCK_INVALID) {
+        format_newer(why, memory->newer);
+        errmsg_prefix(why, dir->path);
+        return result;
+    }
+    return errmsg_fail(why, result == LOCK_GONE && make ? LOCK_CANT_CREATE : result,
+                       "cannot %s in %s: %s", make ? "keep the fence" : "read what is remembered",
+                       dir->path, strerror(errno));
+}
+
+void memory_close(struct memory *memory)
+{
+    if (memory->map != NULL) {
+        munmap(memory->map, sizeof *memory->map);
+        close(memory->fd);
+    }
+    memory->map = NULL;
+}
+
+/* --- fence and entries --------------------------------------------------- */
+
+enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, struct errmsg *why)
+{
+    int64_t last = atomic_load(&memory->map->fence);
+    int64_t now = wall_now_us();
+
+    do
+        *fence = last < now ? now : last + (last < INT64_MAX);
+    while (last < INT64_MAX && !atomic_compare_exchange_weak(&memory->map->fence, &last, *fence));
+    if (last < INT64_MAX)
+        return LOCK_OK;
+    return errmsg_fail(why, LOCK_CANT_CREATE,
+                       "the fence in the lock directory has reached its maximum");
+}
+
+struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
+                             bool make)
+{
+    if (entry == &memory->none || is_cut(memory, TABLE_SIZE))
+        return NULL;
+
+    size_t number = (size_t)(entry - memory->map->entries);
+    size_t page = number * sizeof(struct run_slot) / RUN_PAGE;
+    off_t start = (off_t)(offsetof(struct memory_map, runs) + page * RUN_PAGE);
+    _Atomic uint64_t *bits = &memory->map->run_pages[page / 64];
+    uint64_t bit = UINT64_C(1) << page % 64;
+    bool there = (atomic_load(bits) & bit) != 0 && !is_cut(memory, start + RUN_PAGE);
+    if (!there && (!make || posix_fallocate(memory->fd, start, RUN_PAGE) != 0))
+        return NULL;
+    if (!there)
+        atomic_fetch_or(bits, bit);
+
+    struct run_slot *slot = &memory->map->runs[number];
+    if (make) /* as in find() */
+        atomic_fetch_add(&slot->skipped, 0);
+    return slot;
+}
+
+/* In use: as by waiters every second. */
+enum worth { NOTHING_KNOWN, RUN_KNOWN, NEEDED_OR_IN_USE };
+
+static enum worth worth_of(const struct memory *memory, const struct memory_entry *entry)
+{
+    enum { IN_USE_MS = 3000 };
+    struct run_memory runs;
+    int64_t now = wall_now_ms();
+    bool known =
+        run_slot_read(memory_slot(memory, entry, false), atomic_load(&entry->key), &runs, NULL);
+    if (now - atomic_load(&entry->used) < IN_USE_MS || (known && runs.needed_until_ms > now))
+        return NEEDED_OR_IN_USE;
+    return known ? RUN_KNOWN : NOTHING_KNOWN;
+}
+
+/* The one to replace if the table is full: of those worth least, the one that was unused for
+ * the longest time. NULL: all are needed. */
+static struct memory_entry *least_needed(const struct memory *memory)
+{
+    struct memory_entry *least = NULL;
+    enum worth least_worth = NEEDED_OR_IN_USE;
+
+    for (size_t i = 0; i < MEMORY_ENTRIES; i++) {
+        struct memory_entry *entry = &memory->map->entries[i];
+        enum worth worth = worth_of(memory, entry);
+        if (worth < least_worth || (worth == least_worth && least != NULL &&
+                                    atomic_load(&entry->used) < atomic_load(&least->used))) {
+            least = entry;
+            least_worth = worth;
+        }
+    }
+    return least;
+}
+
+/* The place with this key, otherwise the place to use for it (NULL: none). An entry that will
+ * be written is first touched by a write: a read would make the kernel map the 16 pages
+ * around it, too. */
+static struct memory_entry *find(const struct memory *memory, uint64_t key, bool make, bool *there)
+{
+    for (size_t i = 0; i < MEMORY_ENTRIES; i++) {
+        struct memory_entry *entry = &memory->map->entries[(key + i) % MEMORY_ENTRIES];
+        uint64_t found =
+            make && i < NEAR ? atomic_fetch_add(&entry->key, 0) : atomic_load(&entry->key);
+        *there = found == key;
+        if (*there || found == 0)
+            return entry;
+    }
+    return make ? least_needed(memory) : NULL;
+}
+
+struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make)
+{
+    uint64_t hash = text_hash(key);
+
+    for (int tries = 0; tries < NEAR && is_whole(memory); tries++) {
+        bool there = false;
+        struct memory_entry *entry = find(memory, hash, make, &there);
+        if (there)
+            return entry;
+        if (!make || entry == NULL)
+            break;
+
+        uint64_t old = atomic_load(&entry->key);
+        if (old != hash && atomic_compare_exchange_strong(&entry->key, &old, hash)) {
+            atomic_store(&entry->used, wall_now_ms());
+            memset((char *)entry + offsetof(struct memory_entry, takes), 0,
+                   sizeof *entry - offsetof(struct memory_entry, takes));
+            return entry;
+        }
+        /* Another process has just begun this entry, or another one there. */
+    }
+    memset(&memory->none, 0, sizeof memory->none);
+    return &memory->none;
+}
+
+bool memory_next_run(const struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE])
+{
+    struct run_memory runs;
+    while (is_whole(memory) && *number < MEMORY_ENTRIES) {
+        const struct memory_entry *entry = &memory->map->entries[(*number)++];
+        uint64_t hash = atomic_load(&entry->key);
+        if (hash != 0 && run_slot_read(memory_slot(memory, entry, false), hash, &runs, key) &&
+            *key != '\0')
+            return true;
+    }
+    return false;
+}
+
+/* --- the events of a lock ------------------------------------------------ */
+
+static void add_ms(_Atomic int64_t *sum, struct duration more)
+{
+    atomic_fetch_add(sum, more.ns / NS_PER_MS);
+}
+
+/* No process finds it until the token is there. */
+static void remember_end(struct memory_entry *entry, const char *token, const char *take_id,
+                         bool forced)
+{
+    size_t place = atomic_fetch_add(&entry->releases, 1) % RELEASES_KEPT;
+    atomic_store(&entry->released[place].token, 0);
+    atomic_store(&entry->released[place].take, text_hash(take_id));
+    atomic_store(&entry->released[place].forced, forced);
+    atomic_store(&entry->released[place].token, text_hash(token));
+    atomic_store(&entry->used, wall_now_ms());
+}
+
+/* A token that was used before is held again. */
+void entry_taken(struct memory_entry *entry, const char *token, int64_t fence,
+                 struct duration waited)
+{
+    uint64_t hash = text_hash(token);
+
+    atomic_store(&entry->used, wall_now_ms());
+    atomic_fetch_add(&entry->takes, 1);
+    add_ms(&entry->waited_ms, waited);
+    for (int64_t last = atomic_load(&entry->fence); last < fence;)
+        if (atomic_compare_exchange_weak(&entry->fence, &last, fence))
+            break;
+    for (size_t i = 0; i < RELEASES_KEPT; i++)
+        if (atomic_load(&entry->released[i].token) == hash)
+            atomic_store(&entry->released[i].token, 0);
+}
+
+void entry_refused(struct memory_entry *entry, bool had_waited, struct duration waited)
+{
+    atomic_store(&entry->used, wall_now_ms());
+    atomic_fetch_add(had_waited ? &entry->timeouts : &entry->conflicts, 1);
+    add_ms(&entry->waited_ms, waited);
+}
+
+void entry_released(struct memory_entry *entry, const char *token, const char *take_id,
+                    struct duration held)
+{
+    remember_end(entry, token, take_id, false);
+    atomic_store(&entry->released_wall_ms, wall_now_ms());
+    add_ms(&entry->held_ms, held);
+    text_copy(entry->owner, sizeof entry->owner, strlen(token) < sizeof entry->owner ? token : "");
+}
+
+void entry_mark_forced(struct memory_entry *entry, const char *token, const char *take_id,
+                       const char *by)
+{
+    text_copy(entry->forcer, sizeof entry->forcer, by);
+    remember_end(entry, token, take_id, true);
+}
+
+bool entry_has_ended(const struct memory_entry *entry, const char *token, const char *take_id,
+                     char by[FORCER_SIZE])
+{
+    uint64_t token_hash = text_hash(token);
+    uint64_t take_hash = text_hash(take_id);
+    bool ended = false;
+
+    for (size_t i = 0; !ended && i < RELEASES_KEPT; i++)
+        ended = atomic_load(&entry->released[i].token) == token_hash &&
+                (atomic_load(&entry->released[i].forced) != 0) == (by != NULL) &&
+                (*take_id == '\0' || atomic_load(&entry->released[i].take) == take_hash);
+    if (ended && by != NULL)
+        snprintf(by, FORCER_SIZE, "%.*s", (int)sizeof entry->forcer, entry->forcer);
+    return ended;
+}
+
+bool entry_set_turn(struct memory_entry *entry, uint64_t from, uint64_t to)
+{
+    if (!atomic_compare_exchange_strong(&entry->turn, &from, to))
+        return false;
+    atomic_store(&entry->used, wall_now_ms());
+    return true;
+}
+
+void entry_read(const struct memory_entry *entry, struct lock_state *state)
+{
+    snprintf(state->last_owner, sizeof state->last_owner, "%.*s", (int)sizeof entry->owner,
+             entry->owner);
+    state->last_fence = atomic_load(&entry->fence);
+    state->released_wall_ms = clamped(atomic_load(&entry->released_wall_ms));
+    state->counts = (struct lock_counts){
+        .takes = clamped(atomic_load(&entry->takes)),
+        .conflicts = clamped(atomic_load(&entry->conflicts)),
+        .timeouts = clamped(atomic_load(&entry->timeouts)),
+        .losses = clamped(atomic_load(&entry->losses)),
+        .waited_ms = clamped(atomic_load(&entry->waited_ms)),
+        .held_ms = clamped(atomic_load(&entry->held_ms)),
+    };
+}
+
+/* --- the runs of a lock --------------------------------------------------- */
+
+/* Two runs of MOST bytes fit, mostly with the key: the text of a run is cut to this. */
+enum { HOST_SIZE = 65, USER_SIZE = 33, COMMAND_SIZE = 97 };
+
+static uint64_t sum_of(const struct run_slot *slot)
+{
+    uint64_t sum = FNV_START;
+    uint64_t word;
+    for (size_t at = offsetof(struct run_slot, hash); at < sizeof *slot; at += sizeof word) {
+        memcpy(&word, (const char *)slot + at, sizeof word);
+        sum = (sum ^ word) * FNV_PRIME;
+    }
+    return sum != 0 ? sum : 1;
+}
+
+/* Another process may be writing it at this very moment. */
+static bool load(const struct run_slot *slot, struct run_slot *copy)
+{
+    enum { TRIES = 3 };
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (tries > 0)
+            (void)poll(NULL, 0, 1);
+        memcpy(copy, (const void *)slot, sizeof *copy);
+        if (copy->sum == sum_of(copy))
+            return true;
+        if (copy->sum == 0 && copy->hash == 0)
+            break; /* it was never used */
+    }
+    return false;
+}
+
+bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory *runs,
+                   char key[LOCK_KEY_SIZE])
+{
+    enum { KEY, LAST, SUCCESS, FENCE, NEEDED, TEXTS };
+    const char *text[TEXTS];
+    struct run_slot copy;
+
+    *runs = (struct run_memory){0};
+    if (slot == NULL)
+        return false;
+    bool whole = load(slot, &copy);
+    if (copy.hash == hash || copy.hash == 0)
+        runs->skipped = clamped((int64_t)copy.skipped);
+    if (!whole || copy.hash != hash || copy.kept_until < wall_now_ms())
+        return false;
+
+    copy.text[sizeof copy.text - 1] = '\0';
+    const char *at = copy.text;
+    const char *end = copy.text + sizeof copy.text - 1;
+    for (int i = 0; i < TEXTS; i++) {
+        text[i] = at;
+        at += at < end ? strlen(at) + (at + strlen(at) < end) : 0;
+    }
+    if (!fields_read_row(&run_fields, &runs->last, text[LAST]))
+        return false;
+    if (fields_read_row(&run_fields, &runs->success, text[SUCCESS])) {
+        (void)number_parse(text[FENCE], 0, INT64_MAX, &runs->success.fence);
+        (void)number_parse(text[NEEDED], 0, INT64_MAX, &runs->needed_until_ms);
+    }
+    runs->failures = clamped(copy.failures);
+    runs->runs = clamped(copy.runs);
+    if (key != NULL)
+        text_copy(key, LOCK_KEY_SIZE, text[KEY]);
+    return true;
+}
+
+/* "" if there is none. */
+static void write_run(const struct run_record *run, char text[RUN_TEXT_SIZE])
+{
+    enum { MOST = 440 };
+    struct run_record cut = *run;
+
+    *text = '\0';
+    if (run->end.how == RUN_NONE)
+        return;
+    text_copy(cut.host, HOST_SIZE, run->host);
+    text_copy(cut.user, USER_SIZE, run->user);
+    text_copy(cut.command, COMMAND_SIZE, run->command);
+    if (fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE) <= MOST)
+        return;
+    cut.command[0] = '\0'; /* it is made of control characters */
+    (void)fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE);
+}
+
+void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
+                    const struct run_memory *runs, struct duration remember)
+{
+    char last[RUN_TEXT_SIZE];
+    char success[RUN_TEXT_SIZE];
+    struct run_slot next = {.hash = hash,
+                            .kept_until = wall_now_ms() + remember.ns / NS_PER_MS,
+                            .failures = runs->failures,
+                            .runs = runs->runs};
+    if (slot == NULL)
+        return;
+
+    write_run(&runs->last, last);
+    write_run(&runs->success, success);
+    for (const char *name = key;; name = "") { /* without the key if it does not fit */
+        int length =
+            snprintf(next.text, sizeof next.text, "%s%c%s%c%s%c%" PRId64 "%c%" PRId64, name, '\0',
+                     last, '\0', success, '\0', runs->success.fence, '\0', runs->needed_until_ms);
+        if (length < (int)sizeof next.text || *name == '\0')
+            break;
+        memset(next.text, 0, sizeof next.text);
+    }
+    next.sum = sum_of(&next);
+    if (remember.ns <= 0)
+        next = (struct run_slot){0};
+
+    if (runs->skipped == 0)
+        atomic_store(&slot->skipped, 0);
+    memcpy(&slot->hash, &next.hash, sizeof *slot - offsetof(struct run_slot, hash));
+    atomic_thread_fence(memory_order_seq_cst);
+    slot->sum = next.sum;
+}
+
+void run_slot_skipped(struct run_slot *slot, uint64_t hash)
+{
+    if (slot != NULL && (slot->hash == hash || slot->hash == 0))
+        atomic_fetch_add(&slot->skipped, 1);
+}
+
+void runs_take_in(struct run_memory *runs, const struct record *record, const struct run_end *end)
+{
+    struct run_record run = {.began_ms = record->holder.since_wall_ms,
+                             .end = *end,
+                             .fence = record->fence,
+                             .pid = record->holder.pid};
+    if (runs->last.began_ms == run.began_ms && runs->last.pid == run.pid)
+        return;
+
+    if (end->ended_ms == 0 && end->how != RUN_LOST)
+        run.end.ended_ms = wall_now_ms();
+    text_copy(run.host, sizeof run.host, record->holder.host);
+    text_copy(run.user, sizeof run.user, record->holder.user);
+    text_copy(run.command, sizeof run.command, record->holder.command);
+    run_memory_add(runs, &run);
+}

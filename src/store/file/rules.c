@@ -1,0 +1,219 @@
+/* The worth of a record, admission to a lock, and the turns of waiters. Nothing here reads a file
+ * or asks the kernel, apart from the clock. */
+#include "store/file/file_int.h"
+
+#include "lock/format.h"
+
+#include <string.h>
+
+/* --- one place ------------------------------------------------------------- */
+
+/* A holder whose place is locked is valid unless the record says that the lock was
+ * released under it; a hold outlives holder and release. */
+bool place_is_held(const struct lock_place *place, const char *boot_id)
+{
+    const struct record *record = &place->record;
+    bool same_boot = place->known && record_may_be_of(record, boot_id);
+
+    if (place->unreadable || record_is_newer(record))
+        return true;
+    if (same_boot && !deadline_passed(record->hold))
+        return true;
+    if (place->known && record->holder.kept)
+        return false;
+    return place->locked != PLACE_UNLOCKED ||
+           (same_boot && record->holder.detached && !deadline_passed(record->expires));
+}
+
+bool place_is_lost(const struct lock_place *place, const char *boot_id)
+{
+    const struct record *record = &place->record;
+    return place->known && !record->holder.kept && place->locked == PLACE_UNLOCKED &&
+           (!record->holder.detached || !record_may_be_of(record, boot_id) ||
+            deadline_passed(record->expires));
+}
+
+bool place_lost_run(const struct lock_place *place, const char *boot_id)
+{
+    return place->record.remember.ns > 0 && place_is_lost(place, boot_id);
+}
+
+/* Only --hold-at-least keeps others out: the holder has released the lock, or has ended. */
+static bool is_kept(const struct lock_place *place)
+{
+    return place->record.holder.kept ||
+           (place->locked == PLACE_UNLOCKED && !place->record.holder.detached);
+}
+
+struct deadline place_end(const struct lock_place *place)
+{
+    const struct record *record = &place->record;
+    return is_kept(place) || deadline_before(record->expires, record->hold) ? record->hold
+                                                                            : record->expires;
+}
+
+void place_holder(const struct lock_place *place, const char *boot_id, struct holder *holder)
+{
+    *holder = place->record.holder;
+    holder->ahead = -1;
+    holder->expires = record_may_be_of(&place->record, boot_id);
+    holder->left = deadline_left(place_end(place));
+    holder->kept = is_kept(place);
+}
+
+bool place_is_of(const struct lock_place *place, const struct lease *lease)
+{
+    return place->known && strcmp(place->record.token, lease->token) == 0 &&
+           (lease->take_id[0] == '\0' || strcmp(place->record.holder.take_id, lease->take_id) == 0);
+}
+
+enum lock_result place_standing(const struct lock_place *place, const char *boot_id,
+                                struct errmsg *why)
+{
+    const struct record *record = &place->record;
+    if (record->holder.kept)
+        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
+    if (!record_may_be_of(record, boot_id) || deadline_passed(record->expires))
+        return errmsg_fail(why, LOCK_GONE, "its lease has ended");
+    if (place->locked != PLACE_UNLOCKED || record->holder.detached)
+        return LOCK_OK;
+    return errmsg_fail(why, LOCK_GONE, "the process that held it has ended");
+}
+
+/* --- all places --------------------------------------------------------------- */
+
+static bool ends_before(const struct lock_place *a, const struct lock_place *b)
+{
+    return a->known && (!b->known || deadline_before(place_end(a), place_end(b)));
+}
+
+void survey_add(struct survey *survey, const struct lock_place *place, int own, const char *boot_id,
+                const char *token)
+{
+    bool held = place_is_held(place, boot_id);
+    bool locked = place->locked != PLACE_UNLOCKED;
+
+    if (survey->free_place < 0 && !held && !locked)
+        survey->free_place = place->number;
+    if (place->number == own)
+        return;
+
+    survey->lost |= place_lost_run(place, boot_id);
+    survey->released += !held && locked;
+    if (!held)
+        return;
+    if (survey->held == 0 || ends_before(place, &survey->first))
+        survey->first = *place;
+    if (survey->held == 0 || ends_before(&survey->last, place))
+        survey->last = *place;
+    survey->held++;
+    survey->same_token |= place->known && strcmp(place->record.token, token) == 0;
+}
+
+/* A record that cannot be read may say anything. Holders have one format. */
+static bool same_mode(const struct survey *survey, enum lock_mode mode, int slots)
+{
+    const struct record *record = &survey->first.record;
+    return survey->first.known && record->format == STORE_FORMAT && record->mode == mode &&
+           record->slots == slots;
+}
+
+static bool is_shared(const struct survey *survey)
+{
+    return survey->held > 0 && survey->first.known && survey->first.record.mode != MODE_EXCLUSIVE;
+}
+
+bool survey_conflicts(const struct survey *survey, enum lock_mode mode, int slots)
+{
+    return is_shared(survey) && !same_mode(survey, mode, slots);
+}
+
+static bool fits(const struct survey *survey, enum lock_mode mode, int slots)
+{
+    int places = mode == MODE_SLOTS ? slots : LOCK_PLACES_MOST;
+    if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, mode, slots)))
+        return false;
+    return mode == MODE_EXCLUSIVE || survey->free_place < places;
+}
+
+bool survey_has_room(const struct survey *survey, enum lock_mode mode, int slots)
+{
+    return survey->pause.left.ns == 0 && fits(survey, mode, slots);
+}
+
+bool survey_admits(const struct survey *survey, const struct lock_request *request)
+{
+    return !survey->same_token && survey_has_room(survey, request->mode, request->slots);
+}
+
+void survey_holder(const struct survey *survey, const struct lock_request *request,
+                   struct holder *holder)
+{
+    bool last = survey_conflicts(survey, request->mode, request->slots);
+    const struct lock_place *place = last ? &survey->last : &survey->first;
+    bool only_paused = survey->pause.left.ns > 0 && fits(survey, request->mode, request->slots);
+
+    *holder = (struct holder){.ahead = -1};
+    if (survey->held > 0 && place->known && !only_paused) {
+        place_holder(place, request->self.boot_id, holder);
+        holder->slots = place->record.mode == MODE_SLOTS ? place->record.slots : 0;
+        holder->slots_taken = survey->held;
+    }
+    holder->pause = survey->pause;
+}
+
+/* --- whose turn it is ------------------------------------------------------------ */
+
+/* The word: the head's number, whether there was room for it, and since when this has
+ * been so (milliseconds of the boot clock, as in the first time namespace; they may wrap
+ * around: a word from weeks ago costs two seconds at most). No time: the head has lost
+ * its turn. All numbers below it have lost theirs, too. A word from an older dlock, or of
+ * tickets long gone, ends with the first waiter that joins an empty queue. */
+struct turn turn_read(uint64_t word)
+{
+    uint32_t low = (uint32_t)word;
+    return (struct turn){.word = word,
+                         .number = (int64_t)(word >> 32),
+                         .lost = (low & TURN_MS_MASK) == 0,
+                         .room = low > TURN_MS_MASK,
+                         .ms = low & TURN_MS_MASK};
+}
+
+uint64_t turn_word(int64_t number, bool room, uint32_t ms)
+{
+    return (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms;
+}
+
+int64_t turn_floor(const struct turn *known)
+{
+    return known->lost ? known->number + 1 : known->number;
+}
+
+struct duration turn_length(int place)
+{
+    static const struct duration lengths[TURNS] = {{2 * NS_PER_S}, {3 * NS_PER_S}};
+    return lengths[place < TURNS ? place : TURNS - 1];
+}
+
+/* True if the turn of the waiter `next` is counted with the head's: there has been room for
+ * both since then. */
+static bool goes_along(const struct turn *known, const struct ticket *head,
+                       const struct ticket *next)
+{
+    bool same_kind = next->mode == head->mode && next->slots == head->slots;
+    return known->room && (head->mode == MODE_EXCLUSIVE || same_kind);
+}
+
+enum turn_step turn_step(const struct turn *known, const struct waiter_seen *seen)
+{
+    bool is_head = seen->place == 0;
+
+    if (is_head &&
+        (known->lost || known->number != seen->head->number || known->room != seen->room))
+        return TURN_BEGINS;
+    if (!is_head && !goes_along(known, seen->head, seen->next))
+        return TURN_PASSES;
+    if (seen->since.ns < turn_length(seen->place).ns)
+        return TURN_LASTS;
+    return !is_head && seen->marked ? TURN_BEGINS : TURN_IS_OVER;
+}
