@@ -130,7 +130,8 @@ void child_close(struct child *child)
 static void read_page(struct child *child)
 {
     struct guard_page *page = child->page;
-    int stops = atomic_load(&page->stops), stopped_by = atomic_load(&page->stopped_by);
+    int stops = atomic_load(&page->stops);
+    int stopped_by = atomic_load(&page->stopped_by);
 
     if (stops != child->stops)
         child->stop_seen = deadline_now();
@@ -146,7 +147,8 @@ static void read_page(struct child *child)
 
 static void own_child_changed(struct child *child, int status)
 {
-    bool guarded = child->plan->tree, ended = WIFEXITED(status) || WIFSIGNALED(status);
+    bool guarded = child->plan->tree;
+    bool ended = WIFEXITED(status) || WIFSIGNALED(status);
 
     child->ended = ended;
     if (!guarded) {

@@ -46,8 +46,10 @@
 enum { WAKE_UP = SIGUSR1 };
 
 /* How often a guard looks at the processes of a living dlock, and kills those of a dead one. */
-static const struct duration look_first = {100 * NS_PER_MS}, look_most = {10 * NS_PER_S},
-                             kill_first = {5 * NS_PER_MS}, kill_most = {1 * NS_PER_S};
+static const struct duration look_first = {100 * NS_PER_MS};
+static const struct duration look_most = {10 * NS_PER_S};
+static const struct duration kill_first = {5 * NS_PER_MS};
+static const struct duration kill_most = {1 * NS_PER_S};
 
 struct guard {
     struct tree tree; /* what it kills */

@@ -58,16 +58,18 @@ static bool list_threads(pid_t pid, struct pids *threads)
     return proc_list(path, threads);
 }
 
+/* Reads the first line, or what fits of it; a truncated line would be a different one, and a
+ * newline may also be in a name. False, and text is "", if there is nothing to be read. */
 static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t used = 0;
     ssize_t length = fd < 0 ? -1 : 1;
-    /* A truncated line would be a different one; a newline may also be in a name. */
-    while (length != 0 && fd >= 0 && used < size - 1 && (used == 0 || text[used - 1] != '\n')) {
-        length = read(fd, text + used, size - 1 - used);
-        if (length < 0 && errno != EINTR)
-            break;
+
+    while (length > 0 && used < size - 1 && (used == 0 || text[used - 1] != '\n')) {
+        do
+            length = read(fd, text + used, size - 1 - used);
+        while (length < 0 && errno == EINTR);
         used += length > 0 ? (size_t)length : 0;
     }
     fd_close(&fd);
@@ -83,7 +85,8 @@ enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 }
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
 {
     static const int64_t ns_per_s = 1000000000;
-    char path[64] = "/proc/self/stat", text[1024];
+    char path[64] = "/proc/self/stat";
+    char text[1024];
     int64_t number[FIELD_START + 1] = {0};
 
     if (pid != 0)
@@ -91,7 +94,8 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     if (!read_file(path, text, sizeof text))
         return false;
 
-    const char *name = strchr(text, '('), *at = strrchr(text, ')');
+    const char *name = strchr(text, '(');
+    const char *at = strrchr(text, ')');
     *stat = (struct proc_stat){0};
     if (name != NULL && at > name)
         snprintf(stat->name, sizeof stat->name, "%.*s", (int)(at - name - 1), name + 1);
@@ -164,38 +168,55 @@ bool proc_descends_from(pid_t pid, struct process_id id)
 
 bool proc_environ_has(pid_t pid, const char *name, const char *lines)
 {
-    char path[64], *entry = NULL;
-    size_t size = 0, before = strlen(name) + 1, length = strlen(lines);
+    char path[64];
+    char *entry = NULL;
+    size_t size = 0;
+    size_t name_length = strlen(name);
+    size_t length = strlen(lines);
     bool has = false;
+
     snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
     FILE *file = fopen(path, "re");
-    while (file != NULL && !has && getdelim(&entry, &size, '\0', file) > 0) {
-        has = strncmp(entry, name, before - 1) == 0 && entry[before - 1] == '=' &&
-              strncmp(entry + before, lines, length) == 0 &&
-              (entry[before + length] == '\0' || entry[before + length] == '\n');
+    if (file == NULL)
+        return false;
+    while (!has && getdelim(&entry, &size, '\0', file) > 0) {
+        const char *value = entry + name_length + 1;
+        has = strncmp(entry, name, name_length) == 0 && entry[name_length] == '=' &&
+              strncmp(value, lines, length) == 0 &&
+              (value[length] == '\0' || value[length] == '\n');
     }
     free(entry);
-    if (file != NULL)
-        fclose(file);
+    fclose(file);
     return has;
+}
+
+/* The file up to the delimiter, or to its end; the caller frees it. NULL if there is no such
+ * file, or if memory is short. */
+static char *read_until(const char *path, int delimiter)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t size = 0;
+
+    if (file == NULL)
+        return NULL;
+    if (getdelim(&text, &size, delimiter, file) < 0 && text != NULL)
+        text[0] = '\0';
+    fclose(file);
+    return text;
 }
 
 bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number)
 {
-    char path[64], *line = NULL;
-    size_t size = 0;
-    bool found = false;
+    char path[64];
+
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-    FILE *info = fopen(path, "re");
-    while (info != NULL && !found && getline(&line, &size, info) > 0) {
-        const char *at = strstr(line, word);
-        found = at != NULL;
-        if (found)
-            *number = strtoull(at + strlen(word), NULL, base);
-    }
-    free(line);
-    if (info != NULL)
-        fclose(info);
+    char *text = read_until(path, '\0');
+    const char *at = text != NULL ? strstr(text, word) : NULL;
+    bool found = at != NULL;
+    if (found)
+        *number = strtoull(at + strlen(word), NULL, base);
+    free(text);
     return found;
 }
 
@@ -229,7 +250,8 @@ static int64_t read_boot_offset(void)
     const char *at = strstr(text, "boottime");
     if (at == NULL)
         return 0;
-    int64_t seconds = strtoll(at + strlen("boottime"), &end, 10), ns = strtoll(end, NULL, 10);
+    int64_t seconds = strtoll(at + strlen("boottime"), &end, 10);
+    int64_t ns = strtoll(end, NULL, 10);
     return seconds * 1000000000 + ns;
 }
 
@@ -263,24 +285,20 @@ int64_t proc_pid_space(void)
 /* Adds the children that one thread of `pid` forked. False if there is no list of them. */
 static bool list_children_of(pid_t pid, pid_t thread, struct pids *children)
 {
-    char path[64], *line = NULL, *end;
-    size_t size = 0;
+    char path[64];
+    char *end;
 
     snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)thread);
-    FILE *list = fopen(path, "re");
-    if (list == NULL)
-        return false;
-    if (getline(&line, &size, list) > 0) {
-        for (const char *at = line;; at = end) {
-            long child = strtol(at, &end, 10);
-            if (end == at || child <= 0)
-                break;
-            (void)pids_add(children, (pid_t)child);
-        }
+    char *line = read_until(path, '\n');
+    bool listed = line != NULL;
+    for (const char *at = line; at != NULL; at = end) {
+        long child = strtol(at, &end, 10);
+        if (end == at || child <= 0)
+            break;
+        (void)pids_add(children, (pid_t)child);
     }
     free(line);
-    fclose(list);
-    return true;
+    return listed;
 }
 
 /* Adds all processes whose parent it is. */

@@ -56,7 +56,8 @@ static bool listen_to(struct signals *signals, const sigset_t *set, struct errms
 
 bool signals_open(struct signals *signals, struct errmsg *why)
 {
-    sigset_t *ignored = &signals->ignored, set;
+    sigset_t *ignored = &signals->ignored;
+    sigset_t set;
 
     signals->fd = -1;
     read_ignored(ignored);

@@ -116,7 +116,8 @@ static bool is_waited_for(pid_t target)
 static bool replace_standard_fds(pid_t target)
 {
     char path[64];
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC), others = -1;
+    int others = -1;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     bool replaced = null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0;
 
     if (replaced && is_waited_for(target)) {

@@ -234,7 +234,8 @@ static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
 static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int64_t start)
 {
     struct proc_stat stat = {0};
-    bool lives, done = true;
+    bool done = true;
+    bool lives;
 
     if (parent != NULL && (pid == walk->self || pids_has(&walk->tree->except, pid)))
         return;
@@ -275,7 +276,8 @@ static void walk_below(struct walk *walk, const struct parent *parent)
 static void walk_members(struct walk *walk)
 {
     struct tree *tree = walk->tree;
-    size_t known = tree->count, kept = 0;
+    size_t known = tree->count;
+    size_t kept = 0;
 
     for (size_t i = 0; i < tree->count; i++)
         tree->members[i].met = false;

@@ -267,7 +267,9 @@ static void release(struct guard *guard, bool wanted)
     struct errmsg why = {""};
 
     lock->lease.lost = over;
-    lock->lease.end.how = !wanted ? RUN_NONE : over ? RUN_STOPPED : RUN_ENDED;
+    lock->lease.end.how = over ? RUN_STOPPED : RUN_ENDED;
+    if (!wanted)
+        lock->lease.end.how = RUN_NONE;
     enum lock_result result = acquisition_release(lock, &why);
     if (lock_is_lost(result) && !over)
         say_error(lock->out, "the lock was lost before %s ended: %s", guard->target->name,

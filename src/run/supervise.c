@@ -135,9 +135,11 @@ void supervise(struct supervision *run)
 
 /* --- the command --------------------------------------------------------- */
 
-/* After the start of the command; again, if it fails; and when the first check is due then. */
-static const struct duration watch_after = {30 * NS_PER_MS}, watch_again = {100 * NS_PER_MS},
-                             first_look = {1 * NS_PER_S};
+/* When the guard and the watch start, after the command; how often this is tried again; and
+ * when the first check is due if the watch has not started. */
+static const struct duration watch_after = {30 * NS_PER_MS};
+static const struct duration watch_again = {100 * NS_PER_MS};
+static const struct duration first_look = {1 * NS_PER_S};
 
 /* The order of run->fds. */
 enum { SIGNALS, HEARTBEAT, GUARD };
