@@ -51,9 +51,9 @@ static void add_unknown_variable(const char *name, const char *near, void *data)
     struct findings *findings = data;
     findings->check = name;
     if (near != NULL)
-        findings_add(findings, FINDING_WARN, advice, "no such setting; did you mean %s?", near);
+        findings_warn(findings, advice, "no such setting; did you mean %s?", near);
     else
-        findings_add(findings, FINDING_NOTE, advice, "no such setting");
+        findings_note(findings, advice, "no such setting");
 }
 
 /* The hash function must be available for any name. */
@@ -67,7 +67,7 @@ static void check_key(const struct options *options, struct findings *findings)
     findings->check = "key";
     if (findings_served(findings, lock_key_of(key, &tried, &why), NULL, &why) &&
         options->name != NULL)
-        findings_add(findings, FINDING_OK, NULL, "%s", key);
+        findings_good(findings, "%s", key);
 }
 
 static NOT_INLINED void check_configuration(const struct options *options,
@@ -77,15 +77,14 @@ static NOT_INLINED void check_configuration(const struct options *options,
     config_unknown_variables(add_unknown_variable, findings);
     if (options->fallback_to_file) {
         findings->check = "fallback";
-        findings_add(findings, FINDING_WARN,
-                     "without --fallback, no command runs while Redis is down",
-                     "while Redis is down, locks hold on this host only, and do not exclude "
-                     "hosts that reach it");
+        findings_warn(findings, "without --fallback, no command runs while Redis is down",
+                      "while Redis is down, locks hold on this host only, and do not exclude "
+                      "hosts that reach it");
     }
     if (options->warn_on_expire) {
         findings->check = "on-expire";
-        findings_add(findings, FINDING_WARN, "--on-expire=stop",
-                     "a command runs on without its lock when the lease ends or is lost");
+        findings_warn(findings, "--on-expire=stop",
+                      "a command runs on without its lock when the lease ends or is lost");
     }
     check_key(options, findings);
 }
@@ -101,16 +100,15 @@ static void check_choice(const struct options *options, const struct backend *ba
     char places[CONFIG_PLACES_SIZE];
     findings->check = backend->kind;
     if (strcmp(backend->kind, "redis") == 0)
-        findings_add(findings, FINDING_OK, NULL, "%s",
-                     options->backend == BACKEND_REDIS ? "--backend=redis asks for it"
-                                                       : "a URL is configured");
+        findings_good(findings, "%s",
+                      options->backend == BACKEND_REDIS ? "--backend=redis asks for it"
+                                                        : "a URL is configured");
     else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        findings_add(findings, FINDING_NOTE, NULL,
-                     "%s asks for it; a lock holds on this host alone",
-                     options->lock_file != NULL ? "--lock-file" : "--backend=file");
+        findings_note(findings, NULL, "%s asks for it; a lock holds on this host alone",
+                      options->lock_file != NULL ? "--lock-file" : "--backend=file");
     else if (options->on_degraded == DEGRADED_PROCEED)
-        findings_add(findings, FINDING_WARN, redis_or_file, degraded,
-                     config_places(&options->settings, OPT_REDIS, places));
+        findings_warn(findings, redis_or_file, degraded,
+                      config_places(&options->settings, OPT_REDIS, places));
     else
         findings_fail(findings, FINDING_UNTRUSTED, redis_or_file, degraded,
                       config_places(&options->settings, OPT_REDIS, places));
@@ -128,8 +126,8 @@ static NOT_INLINED void check_pause(struct doctor *doctor, struct backend *backe
         return;
     doctor->findings.check = "pause";
     if (state.pause.left.ns > 0)
-        findings_add(&doctor->findings, FINDING_WARN, "dlock --resume NAME", "%s",
-                     pause_format(&state.pause, text));
+        findings_warn(&doctor->findings, "dlock --resume NAME", "%s",
+                      pause_format(&state.pause, text));
     lock_state_free(&state);
 }
 

@@ -45,6 +45,10 @@ __attribute__((format(printf, 4, 5))) void findings_add(struct findings *finding
                                                         const char *advice, const char *format,
                                                         ...);
 
+#define findings_good(findings, ...) findings_add(findings, FINDING_OK, NULL, __VA_ARGS__)
+#define findings_note(findings, ...) findings_add(findings, FINDING_NOTE, __VA_ARGS__)
+#define findings_warn(findings, ...) findings_add(findings, FINDING_WARN, __VA_ARGS__)
+
 /* The same for FINDING_FAIL with its exit status. */
 __attribute__((format(printf, 4, 5))) void
 findings_fail(struct findings *findings, int status, const char *advice, const char *format, ...);

@@ -29,14 +29,13 @@ static bool check_file_system(int fd, struct findings *findings)
     if (!fs_type_of(fd, &type))
         return unusable(findings, errno);
     if (type.kind == FS_CONTAINER)
-        findings_add(
-            findings, FINDING_NOTE, "a volume that all mount, if they are to exclude each other",
-            "%s: a container's own; the host and other containers have other locks", type.name);
+        findings_note(findings, "a volume that all mount, if they are to exclude each other",
+                      "%s: a container's own; the host and other containers have other locks",
+                      type.name);
     else if (type.kind != FS_LOCAL)
-        findings_add(findings, FINDING_WARN,
-                     "a directory on a local disk or tmpfs; Redis for several hosts",
-                     "%s: what flock(2) does there depends on the server and on how it is mounted",
-                     type.name);
+        findings_warn(findings, "a directory on a local disk or tmpfs; Redis for several hosts",
+                      "%s: what flock(2) does there depends on the server and on how it is mounted",
+                      type.name);
     return true;
 }
 
@@ -52,15 +51,14 @@ static bool examine_directory(const char *path, struct findings *findings)
 
     if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         findings->check = "shared";
-        findings_add(findings, FINDING_NOTE,
-                     "a --lock-dir that no other user can write to; --lock-file=PATH or Redis for "
-                     "locks of several users",
-                     "the first user to create a file here can deny that lock to the others");
+        findings_note(findings,
+                      "a --lock-dir that no other user can write to; --lock-file=PATH or Redis for "
+                      "locks of several users",
+                      "the first user to create a file here can deny that lock to the others");
     } else {
         findings->check = "other users";
-        findings_add(findings, FINDING_NOTE,
-                     "--lock-file=PATH, a file that all of them can open, or Redis",
-                     "they have another directory, and other locks of the same name");
+        findings_note(findings, "--lock-file=PATH, a file that all of them can open, or Redis",
+                      "they have another directory, and other locks of the same name");
     }
 
     bool usable = check_file_system(fd, findings);
@@ -76,12 +74,12 @@ static bool examine_file(const char *path, struct findings *findings)
     findings->check = "lock file";
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     if (fd < 0 && errno == ENOENT) {
-        findings_add(findings, FINDING_OK, NULL, "does not exist; created when first locked");
+        findings_good(findings, "does not exist; created when first locked");
     } else if (fd < 0) {
         (void)unusable(findings, errno);
     } else if (check_file_system(fd, findings)) {
         findings->check = "lock file";
-        findings_add(findings, FINDING_OK, NULL, "can be opened");
+        findings_good(findings, "can be opened");
     }
     fd_close(&fd);
     return false;

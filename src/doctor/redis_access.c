@@ -131,7 +131,7 @@ static void add_verdict(struct findings *findings, enum purpose purpose,
     char more[32] = "";
     findings->check = purposes[purpose].name;
     if (verdict->refused == 0) {
-        findings_add(findings, FINDING_OK, NULL, "allowed");
+        findings_good(findings, "allowed");
         return;
     }
     if (advice == denied && verdict->result != LOCK_REFUSED)

@@ -65,7 +65,7 @@ static void version(const struct facts *facts, struct findings *findings)
     /* The Redis version, with which other servers claim compatibility. */
     long major = field(facts->info, "redis_version", claimed) ? strtol(claimed, NULL, 10) : 0;
     if (major <= 0) {
-        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+        findings_note(findings, NULL, not_in_info);
         return;
     }
 
@@ -77,15 +77,14 @@ static void version(const struct facts *facts, struct findings *findings)
         findings_fail(findings, FINDING_UNTRUSTED, advice, "%s %s: the scripts need 5.0", name,
                       shown);
     else if (major < 6)
-        findings_add(
-            findings, FINDING_WARN, advice,
+        findings_warn(
+            findings, advice,
             "%s %s: it cannot report changed keys, and a loss is noticed only at the next check",
             name, shown);
     else if (kinds[kind].tried)
-        findings_add(findings, FINDING_OK, NULL, "%s %s", name, shown);
+        findings_good(findings, "%s %s", name, shown);
     else
-        findings_add(findings, FINDING_NOTE, NULL, "%s %s, with which dlock was not tested", name,
-                     shown);
+        findings_note(findings, NULL, "%s %s, with which dlock was not tested", name, shown);
 }
 
 static void role(const struct facts *facts, struct findings *findings)
@@ -97,9 +96,9 @@ static void role(const struct facts *facts, struct findings *findings)
         findings_fail(findings, STATUS_UNAVAILABLE, MASTERS_URL, "replica of %s: it takes no locks",
                       told ? master : "another server");
     } else if (strcmp(is, "master") == 0) {
-        findings_add(findings, FINDING_OK, NULL, "master");
+        findings_good(findings, "master");
     } else {
-        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+        findings_note(findings, NULL, not_in_info);
     }
 }
 
@@ -111,8 +110,8 @@ static void mode(const struct facts *facts, struct findings *findings)
         findings_fail(findings, STATUS_CONFIG, "redis+sentinel://HOST,.../MASTER",
                       "it is a Sentinel, which keeps no locks");
     else if (strcmp(is, "cluster") == 0 && facts->url->topology != REDIS_CLUSTER)
-        findings_add(findings, FINDING_WARN, "redis+cluster://",
-                     "one node of a Cluster: it refuses the keys that others have");
+        findings_warn(findings, "redis+cluster://",
+                      "one node of a Cluster: it refuses the keys that others have");
 }
 
 /* --- whether locks stay -------------------------------------------------- */
@@ -124,15 +123,14 @@ static void eviction(const struct facts *facts, struct findings *findings)
     char policy[FIELD_SIZE];
     int64_t most;
     if (!field(facts->info, "maxmemory_policy", policy))
-        findings_add(findings, FINDING_NOTE, "ask the provider; it must be noeviction",
-                     not_in_info);
+        findings_note(findings, "ask the provider; it must be noeviction", not_in_info);
     else if (strcmp(policy, "noeviction") == 0)
-        findings_add(findings, FINDING_OK, NULL, "noeviction");
+        findings_good(findings, "noeviction");
     else if (strncmp(policy, "allkeys-", 8) != 0 && strncmp(policy, "volatile-", 9) != 0)
-        findings_add(findings, FINDING_NOTE, NULL, "%s", policy);
+        findings_note(findings, NULL, "%s", policy);
     else if (number_field(facts->info, "maxmemory", &most) && most == 0)
-        findings_add(findings, FINDING_WARN, advice,
-                     "%s: locks are evicted as soon as there is a maxmemory", policy);
+        findings_warn(findings, advice, "%s: locks are evicted as soon as there is a maxmemory",
+                      policy);
     else
         findings_fail(
             findings, FINDING_UNTRUSTED, advice,
@@ -149,7 +147,7 @@ static void memory(const struct facts *facts, struct findings *findings)
         return;
     size_rounded((uint64_t)used, used_text);
     if (most == 0)
-        findings_add(findings, FINDING_OK, NULL, "%s used, no limit", used_text);
+        findings_good(findings, "%s used, no limit", used_text);
     else
         findings_add(findings, used >= most - most / 10 ? FINDING_WARN : FINDING_OK,
                      "when it is full, no lock can be acquired", "%s used of %s", used_text,
@@ -162,19 +160,19 @@ static void persistence(const struct facts *facts, struct findings *findings)
     char aof[FIELD_SIZE];
     bool known = field(facts->info, "aof_enabled", aof);
     if (strcmp(aof, "1") == 0)
-        findings_add(findings, FINDING_OK, NULL, "append-only file, fsync %.100s",
-                     facts->fsync != NULL ? facts->fsync : "unknown");
+        findings_good(findings, "append-only file, fsync %.100s",
+                      facts->fsync != NULL ? facts->fsync : "unknown");
     else if (facts->save != NULL && *facts->save != '\0')
-        findings_add(findings, FINDING_NOTE, advice,
-                     "snapshots alone (%.100s): a crash loses later locks", facts->save);
+        findings_note(findings, advice, "snapshots alone (%.100s): a crash loses later locks",
+                      facts->save);
     else if (!known)
-        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+        findings_note(findings, NULL, not_in_info);
     else if (facts->save == NULL)
-        findings_add(findings, FINDING_NOTE, NULL,
-                     "unknown: no append-only file, and CONFIG GET save is not answered");
+        findings_note(findings, NULL,
+                      "unknown: no append-only file, and CONFIG GET save is not answered");
     else
-        findings_add(findings, FINDING_WARN, advice, "none: a restart loses all locks%s",
-                     facts->wait_replicas > 0 ? ", and replicas copy the empty server" : "");
+        findings_warn(findings, advice, "none: a restart loses all locks%s",
+                      facts->wait_replicas > 0 ? ", and replicas copy the empty server" : "");
 }
 
 /* The name of the check is that of its field. */
@@ -182,8 +180,8 @@ static void last_write(const struct facts *facts, struct findings *findings)
 {
     char last[FIELD_SIZE];
     if (field(facts->info, findings->check, last) && strcmp(last, "ok") != 0)
-        findings_add(findings, FINDING_WARN,
-                     "disk space and the server's log; it may refuse to write", "%s", last);
+        findings_warn(findings, "disk space and the server's log; it may refuse to write", "%s",
+                      last);
 }
 
 /* slave0:ip=...,port=...,state=online,... */
@@ -206,15 +204,15 @@ static void replicas(const struct facts *facts, struct findings *findings)
     int wanted = facts->wait_replicas, online = online_replicas(facts->info);
     int64_t connected;
     if (!number_field(facts->info, "connected_slaves", &connected))
-        findings_add(findings, FINDING_NOTE, NULL, not_in_info);
+        findings_note(findings, NULL, not_in_info);
     else if (online < wanted)
         findings_fail(findings, STATUS_UNAVAILABLE, "more replicas, or a lower --wait-replicas",
                       "%d online, and --wait-replicas asks for %d", online, wanted);
     else if (online > 0 && wanted == 0)
-        findings_add(findings, FINDING_NOTE, "--wait-replicas",
-                     "%d online: a failover loses what has not reached them", online);
+        findings_note(findings, "--wait-replicas",
+                      "%d online: a failover loses what has not reached them", online);
     else
-        findings_add(findings, FINDING_OK, NULL, "%d online", online);
+        findings_good(findings, "%d online", online);
 }
 
 static void min_replicas(const struct facts *facts, struct findings *findings)
@@ -265,9 +263,8 @@ static const char *setting(const redisReply *reply)
 static void add_unknown(const char *name, const redisReply *reply, struct findings *findings)
 {
     findings->check = name;
-    findings_add(findings, FINDING_NOTE, "the permissions for --doctor in dlock-redis(7)",
-                 "unknown: %.300s",
-                 reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer is not understood");
+    findings_note(findings, "the permissions for --doctor in dlock-redis(7)", "unknown: %.300s",
+                  reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer is not understood");
 }
 
 static void judge_all(const struct facts *facts, struct findings *findings)

@@ -52,7 +52,7 @@ static bool check_name(const struct server *server, const struct redis_endpoint 
     enum lock_result result = redis_resolve(&addresses, host->host, host->port, share, &why);
     struct duration took = deadline_gap(start, deadline_now());
     if (result != LOCK_OK && result != LOCK_CANCELLED && server->url->host_count > 1) {
-        findings_add(findings, FINDING_WARN, advice, "%s", why.text);
+        findings_warn(findings, advice, "%s", why.text);
         return true;
     }
     if (!findings_served(findings, result, advice, &why))
@@ -95,7 +95,7 @@ static bool check_sentinels(struct server *server)
         if (result == LOCK_CANCELLED)
             return false;
         if (result != LOCK_OK) {
-            findings_add(findings, FINDING_WARN, firewall, "%s: %s", text, why.text);
+            findings_warn(findings, firewall, "%s: %s", text, why.text);
             continue;
         }
         if (agreed[0] == '\0')
@@ -106,12 +106,11 @@ static bool check_sentinels(struct server *server)
                           "(SENTINEL RESET)",
                           "%s knows %s as the master, and another one %s", text, master, agreed);
         else if (refuses)
-            findings_add(findings, FINDING_WARN,
-                         "+subscribe and &+switch-master for the user at the Sentinel",
-                         "%s: the master is %s, but it does not allow us to subscribe", text,
-                         master);
+            findings_warn(findings, "+subscribe and &+switch-master for the user at the Sentinel",
+                          "%s: the master is %s, but it does not allow us to subscribe", text,
+                          master);
         else
-            findings_add(findings, FINDING_OK, NULL, "%s: the master is %s", text, master);
+            findings_good(findings, "%s: the master is %s", text, master);
     }
     return true;
 }
@@ -128,8 +127,8 @@ static bool find_server(struct server *server)
             redis_backend_find(server->store, server->request->key, &at, server->bound, &why), NULL,
             &why))
         return false;
-    findings_add(server->findings, FINDING_OK, NULL, "%s: %s%s%s%s", names[server->url->topology],
-                 at.path, at.host, at.path[0] != '\0' ? "" : ", port ", at.port);
+    findings_good(server->findings, "%s: %s%s%s%s", names[server->url->topology], at.path, at.host,
+                  at.path[0] != '\0' ? "" : ", port ", at.port);
     redis_conn_go_to(&server->conn, &at);
     return true;
 }
@@ -190,7 +189,7 @@ static bool check_tls(struct server *server)
     if (server->conn.socket.tls == NULL) {
         bool sends = has_password(server);
         if (!is_remote(&server->conn))
-            findings_add(findings, FINDING_OK, NULL, "not used; nothing leaves this host");
+            findings_good(findings, "not used; nothing leaves this host");
         else
             findings_add(findings, sends ? FINDING_WARN : FINDING_NOTE, "a rediss:// URL",
                          "not used: %sowner tokens can be read on the way",
@@ -199,7 +198,7 @@ static bool check_tls(struct server *server)
     }
 
     redis_tls_facts(server->conn.socket.tls, &facts);
-    findings_add(findings, FINDING_OK, NULL, "%s, %s", facts.protocol, facts.cipher);
+    findings_good(findings, "%s, %s", facts.protocol, facts.cipher);
     findings->check = "certificate";
     findings_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK,
                  "a new certificate at the server, in time",

@@ -119,8 +119,8 @@ static enum lock_result touch(struct trial *trial, struct errmsg *why)
 
     if (news.fd < 0) {
         trial->reported = true;
-        findings_add(trial->findings, FINDING_WARN, advice, "no: %s",
-                     news.cannot != NULL ? news.cannot : "this store cannot");
+        findings_warn(trial->findings, advice, "no: %s",
+                      news.cannot != NULL ? news.cannot : "this store cannot");
         return LOCK_OK;
     }
     seen.outside = true;
@@ -128,8 +128,8 @@ static enum lock_result touch(struct trial *trial, struct errmsg *why)
     if (result != LOCK_OK || is_readable(trial, news.fd, deadline_after(notice_limit)))
         return result;
     trial->reported = true;
-    findings_add(trial->findings, FINDING_WARN, advice,
-                 "no, though the server has agreed to; waited %s", took(trial, time));
+    findings_warn(trial->findings, advice, "no, though the server has agreed to; waited %s",
+                  took(trial, time));
     return LOCK_OK;
 }
 
@@ -262,7 +262,7 @@ static bool run_step(struct trial *trial, size_t i)
     if (lock_is_past(result))
         findings_fail(findings, FINDING_UNTRUSTED, "another store", "%s", why.text);
     else if (findings_served(findings, result, NULL, &why) && !trial->reported)
-        findings_add(findings, FINDING_OK, NULL, "%s", took(trial, time));
+        findings_good(findings, "%s", took(trial, time));
     return result == LOCK_OK;
 }
 
