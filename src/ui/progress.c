@@ -14,30 +14,17 @@
 
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
-/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM, so that a
- * character that this terminal shows wider than the C library reports is cut
- * off at the margin and makes no second line. */
+/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM: without it, a character that the
+ * terminal shows wider than the C library reports would make a second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
 #define WRAP_ON "\033[?7h"
 
-static bool possible(void)
-{
-    const char *terminal = getenv("TERM");
-    return terminal != NULL && *terminal != '\0' && strcmp(terminal, "dumb") != 0;
-}
-
+/* True if dlock may write to the terminal: it is no background job. */
 static bool is_ours(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
-}
-
-static void prepare(struct tty_line *line)
-{
-    if (!line->ready)
-        (void)setlocale(LC_CTYPE, "");
-    line->ready = true;
 }
 
 int tty_line_columns(int fd)
@@ -46,15 +33,15 @@ int tty_line_columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
 }
 
-/* Not the last one: there the cursor waits beside the line or below it,
+/* Without the last column: after a character there, the cursor is beside the line or below it,
  * depending on the terminal. */
 int tty_line_room(void)
 {
     return tty_line_columns(STDERR_FILENO) - 1;
 }
 
-/* SIGTTOU is blocked: a Ctrl-Z and bg may come between the check for the
- * foreground and the write, and `stty tostop` would stop us for it. */
+/* SIGTTOU is blocked: a Ctrl-Z and bg may come between the check for the foreground and the write,
+ * and with `stty tostop` the write would stop dlock. */
 static bool write_in_foreground(const char *bytes, size_t length)
 {
     sigset_t stop, before;
@@ -94,28 +81,33 @@ void tty_line_clear(struct tty_line *line)
 
 /* --- the wait -------------------------------------------------------------- */
 
-/* A wait that ends sooner is not shown on a terminal: it would only flicker. */
+/* A shorter wait is not shown on a terminal, where it would only flicker, and in a CI log. */
 static const struct duration shown_after = {300 * NS_PER_MS};
-/* Between two drawings of the live line: when only the time has changed, and at
- * least. */
-static const struct duration line_interval = {NS_PER_S}, line_least = {NS_PER_S / 4};
-/* Nor is it shown in a CI log. */
-static const struct duration lasts_after = {NS_PER_S};
-/* Between two lines. */
+static const struct duration logged_after = {NS_PER_S};
+
+/* Between two drawings of the live line: if only the time has changed, and at least. */
+static const struct duration line_interval = {NS_PER_S};
+static const struct duration line_least = {NS_PER_S / 4};
+
+/* Between two lines with -v, and between two messages to the service manager. */
 static const struct duration lines_interval = {60 * NS_PER_S};
 static const struct duration status_interval = {2 * NS_PER_S};
-/* How far the ends of a lease in two answers may differ and still be the same
- * one: the ways to the store and back took longer or shorter. */
+
+/* Two answers of the store may differ by this much about the end of the same lease, because one of
+ * them was longer on its way. */
 enum { SAME_END_MS = 1000 };
 
 static enum progress_kind choose_kind(const struct messages *out)
 {
+    const char *terminal = getenv("TERM");
     if (out->terminal && out->verbosity >= 0 && !out->json)
-        return possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
+        return terminal != NULL && *terminal != '\0' && strcmp(terminal, "dumb") != 0
+                   ? WAIT_VIEW_LIVE
+                   : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
-    /* Set to something by every CI service: its users look there if a job seems
-     * to hang. Cron jobs must stay silent. */
+    /* Every CI service sets this variable; its users look at the log if a job seems to hang. Cron jobs
+     * must stay silent. */
     const char *ci = getenv("CI");
     bool is_ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
     return is_ci && out->verbosity == 0 && !out->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
@@ -129,7 +121,7 @@ void progress_open(struct progress *view, const struct awaited_lock *lock, bool 
         view->kind = choose_kind(out);
     view->next_look = out->terminal ? deadline_plus(view->start, shown_after) : view->start;
     if (view->kind == WAIT_VIEW_HOLDERS)
-        view->next_look = deadline_plus(view->start, lasts_after);
+        view->next_look = deadline_plus(view->start, logged_after);
     view->next_status = view->start;
 }
 
@@ -166,8 +158,8 @@ static void note_end(struct progress *view)
     view->until_ms = until_ms;
 }
 
-/* A holder that has released the lock and ended since the store answered looks
- * like one that has died with it: only the next answer can tell them apart. */
+/* A holder that has released the lock and ended after the store's answer looks like one that has died
+ * while it had the lock: only the next answer shows the difference. */
 static void note_death(struct progress *view, bool same_one)
 {
     enum process_life life = holder_life_held(&view->holder);
@@ -183,8 +175,8 @@ static void note_holder(struct progress *view, const struct holder *holder)
 {
     bool same = looks_the_same(&view->holder, holder),
          same_one = same_process(&view->holder, holder);
-    /* Between two answers we are shown the same one, and from answer to answer
-     * what is left of a lease decreases. */
+    /* Between two answers the caller shows the same holder again. From one answer to the next, the time
+     * left decreases. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns &&
         view->holder.pause.left.ns == holder->pause.left.ns)
         return;
@@ -195,7 +187,7 @@ static void note_holder(struct progress *view, const struct holder *holder)
     note_death(view, same_one);
 }
 
-/* `name`: NULL in a message, which begins with it. */
+/* `name`: NULL for a message, which starts with the name anyway. */
 static void describe(const struct progress *view, const struct errmsg *why, const char *name,
                      struct wait_text *text)
 {
@@ -219,19 +211,21 @@ static struct deadline next_interval(const struct progress *view, struct duratio
 static void draw(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;
+    int room = tty_line_room();
     view->changed = false;
     view->last_drawn = deadline_now();
     view->next_look = next_interval(view, line_interval);
-    int room = tty_line_room();
     if (room < 1 || !is_ours())
         return;
-    prepare(&view->line);
+    if (!view->line.ready) /* only now: this takes longer than the rest of the start */
+        (void)setlocale(LC_CTYPE, "");
+    view->line.ready = true;
     describe(view, why, view->lock->name, &text);
     wait_text_fit(&text, room);
     tty_line_draw(&view->line, text.line);
 }
 
-/* Text that should be read at leisure, and copied, does not disappear with the live line. */
+/* A line that stays, to be read at leisure and copied: the live line disappears. */
 static void say_once(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;
@@ -267,21 +261,21 @@ static struct deadline show_lines(struct progress *view, const struct errmsg *wh
 static struct deadline show_holders(struct progress *view, const struct errmsg *why)
 {
     const struct holder *holder = &view->holder;
-    bool is_told =
-        view->told.known && (same_process(&view->told, holder) || !holder->known || view->down);
-    if (is_told)
+    bool was_said =
+        view->said.known && (same_process(&view->said, holder) || !holder->known || view->down);
+    if (was_said)
         return DEADLINE_NEVER;
     if (!deadline_passed(view->next_look))
         return view->next_look;
     say_once(view, why);
-    view->told = *holder;
-    view->told.known = true; /* even of a foreign lock */
+    view->said = *holder;
+    view->said.known = true; /* even of a foreign lock */
     return DEADLINE_NEVER;
 }
 
-/* A unit that waits for its lock is starting: this delays systemd's
- * TimeoutStartSec by more than the longest pause between two tries. */
-static struct deadline tell_manager(struct progress *view, const struct errmsg *why)
+/* systemd regards a unit that waits for its lock as starting. Each message extends TimeoutStartSec by
+ * more than the longest pause between two tries. */
+static struct deadline notify_manager(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;
     if (!deadline_passed(view->next_status))
@@ -300,6 +294,7 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
     bool had_died = view->life == PROCESS_ENDED;
     if (view->kind == WAIT_VIEW_NONE && view->out->notify.fd < 0)
         return next;
+
     if (holder != NULL) {
         note_holder(view, holder);
     } else {
@@ -307,6 +302,7 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
         view->down = true;
         view->down_until = down_until;
     }
+
     if (view->kind != WAIT_VIEW_NONE && view->life == PROCESS_ENDED && !had_died)
         say_once(view, why);
     if (view->kind == WAIT_VIEW_LIVE)
@@ -315,7 +311,7 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
         next = show_lines(view, why);
     else if (view->kind == WAIT_VIEW_HOLDERS)
         next = show_holders(view, why);
-    return view->out->notify.fd >= 0 ? deadline_earlier(next, tell_manager(view, why)) : next;
+    return view->out->notify.fd >= 0 ? deadline_earlier(next, notify_manager(view, why)) : next;
 }
 
 void progress_say_uncalled(struct progress *view, const char *cannot)

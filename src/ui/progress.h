@@ -12,10 +12,9 @@
 
 /* --- one line of the terminal on stderr, redrawn in place ------------------
  *
- * The cursor rests at its beginning: if the terminal becomes narrower and wraps
- * the line, all of it is behind the cursor, and if it only cuts it off, nothing
- * above is overwritten. What the user types, even ^C, is written over it. A job
- * in the background draws nothing. */
+ * The cursor rests at the beginning of the line. If the terminal becomes narrower and wraps the
+ * line, all of it is after the cursor; if the terminal cuts the line, nothing above is overwritten.
+ * Input of the user, even ^C, is written over the line. A background job draws nothing. */
 
 struct tty_line {
     bool ready; /* the locale is known */
@@ -28,8 +27,8 @@ int tty_line_columns(int fd);
 /* How many columns a text may have at this moment. */
 int tty_line_room(void);
 
-/* Shows the text, which must fit in those columns. It is left out if the
- * terminal takes no output just now (Ctrl-S): this never blocks. */
+/* Shows the text, which must fit in those columns. Never blocks: if the terminal takes no output now
+ * (Ctrl-S), nothing is shown. */
 void tty_line_draw(struct tty_line *line, const char *text);
 
 /* Leaves the screen as if nothing had been drawn. */
@@ -48,7 +47,7 @@ struct progress {
     struct deadline next_look;   /* when time alone makes a new live line, or a line, due */
     struct deadline next_status; /* when to update the service manager */
     struct deadline last_drawn;
-    struct holder told; /* the last one that a line of WAIT_VIEW_HOLDERS was about */
+    struct holder said; /* the last one that a line of WAIT_VIEW_HOLDERS was about */
     bool changed;       /* the facts have changed since they were last drawn */
     bool down;          /* the store cannot be reached, and is retried until then */
     struct deadline down_until;
@@ -58,16 +57,17 @@ struct progress {
     enum process_life life; /* PROCESS_ENDED: and a later answer of the store still names it */
 };
 
-/* A wait begins; or, if not `waits`, the lock is asked for only once. */
+/* A wait starts; or, if not `waits`, dlock asks for the lock only once. */
 void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
                    const struct messages *out);
 
 /* True if a user is watching. */
 bool progress_attended(const struct progress *view);
 
-/* Called before each pause of the wait, and during it if it has asked for that: for the
- * holder, or, if that is NULL, for the store, which `why` is about and which is tried until
- * `down_until`. Returns when to call again, if the pause lasts that long. */
+/* To be called before each pause of the wait, and in the pause at the time that the last call returned.
+ * The wait is for the holder, or, if `holder` is NULL, for the store: `why` says what is wrong with
+ * it, and it is tried until `down_until`. Returns when to call again, if the pause lasts that
+ * long. */
 struct deadline progress_show(struct progress *view, const struct holder *holder,
                               const struct errmsg *why, struct deadline down_until);
 

@@ -17,20 +17,21 @@
 static const struct {
     const char *code;
     bool retryable;
+    enum message_kind kind;
 } failures[] = {
-    [FAIL_HELD] = {"LOCK_ACQUISITION_FAILED", true},
-    [FAIL_PAUSED] = {"LOCK_PAUSED", true},
-    [FAIL_TIMEOUT] = {"LOCK_TIMEOUT", true},
-    [FAIL_DONE] = {"ALREADY_DONE", true},
-    [FAIL_NOT_FOUND] = {"LOCK_NOT_FOUND", false},
-    [FAIL_MISMATCH] = {"LOCK_OWNERSHIP_MISMATCH", false},
-    [FAIL_RELEASED] = {"LOCK_ALREADY_RELEASED", false},
-    [FAIL_LOST] = {"LOCK_LOST", false},
-    [FAIL_UNAVAILABLE] = {"SERVICE_UNAVAILABLE", true},
-    [FAIL_NOT_PERMITTED] = {"NOT_PERMITTED", false},
-    [FAIL_ARGUMENT] = {"INVALID_ARGUMENT", false},
-    [FAIL_CONFIG] = {"INVALID_CONFIG", false},
-    [FAIL_SYSTEM] = {"SYSTEM_ERROR", false},
+    [FAIL_HELD] = {"LOCK_ACQUISITION_FAILED", true, MESSAGE_CONFLICT},
+    [FAIL_PAUSED] = {"LOCK_PAUSED", true, MESSAGE_NOTICE},
+    [FAIL_TIMEOUT] = {"LOCK_TIMEOUT", true, MESSAGE_NOTICE},
+    [FAIL_DONE] = {"ALREADY_DONE", true, MESSAGE_CONFLICT},
+    [FAIL_NOT_FOUND] = {"LOCK_NOT_FOUND", false, MESSAGE_ERROR},
+    [FAIL_MISMATCH] = {"LOCK_OWNERSHIP_MISMATCH", false, MESSAGE_ERROR},
+    [FAIL_RELEASED] = {"LOCK_ALREADY_RELEASED", false, MESSAGE_ERROR},
+    [FAIL_LOST] = {"LOCK_LOST", false, MESSAGE_ERROR},
+    [FAIL_UNAVAILABLE] = {"SERVICE_UNAVAILABLE", true, MESSAGE_ERROR},
+    [FAIL_NOT_PERMITTED] = {"NOT_PERMITTED", false, MESSAGE_ERROR},
+    [FAIL_ARGUMENT] = {"INVALID_ARGUMENT", false, MESSAGE_ERROR},
+    [FAIL_CONFIG] = {"INVALID_CONFIG", false, MESSAGE_ERROR},
+    [FAIL_SYSTEM] = {"SYSTEM_ERROR", false, MESSAGE_ERROR},
 };
 
 enum failure failure_of(enum lock_result result)
@@ -83,16 +84,15 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
     va_end(args);
     if (length < 0)
         return status;
+
     fail_json(out, failure, text);
     if (out->json)
         return status;
-    bool is_told = failure == FAIL_TIMEOUT || failure == FAIL_PAUSED;
-    if (is_told && status != STATUS_OK) /* with -E 0 it is meant to be a success */
-        say_notice(out, "%s", text);
-    else if (is_told || failure == FAIL_HELD || failure == FAIL_DONE)
-        say_conflict(out, "%s", text);
-    else
-        say_error(out, "%s", text);
+    enum message_kind kind = failures[failure].kind;
+    if (kind == MESSAGE_NOTICE &&
+        status == STATUS_OK) /* -E 0: the failure is meant to be a success */
+        kind = MESSAGE_CONFLICT;
+    say(out, kind, "%s", text);
     return status;
 }
 

@@ -186,16 +186,9 @@ void messages_open(struct messages *out)
     sd_notify_open(&out->notify);
 }
 
-/* sd-daemon(3) */
-static const char *priority_text(const struct messages *out, int priority)
-{
-    static const char *const texts[] = {"<0>", "<1>", "<2>", "<3>", "<4>", "<5>", "<6>", "<7>"};
-    return out->journal ? texts[priority] : "";
-}
-
 /* Like syslog(3), which would wait for a logger that hangs. The lease does not wait. */
-static NOT_INLINED void tell_syslog(const struct messages *out, int priority, const char *name,
-                                    const char *text)
+static NOT_INLINED void write_to_syslog(const struct messages *out, int priority, const char *name,
+                                        const char *text)
 {
     static const struct sockaddr_un logger = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
     char line[PIPE_BUF], when[32];
@@ -214,58 +207,40 @@ static NOT_INLINED void tell_syslog(const struct messages *out, int priority, co
     fd_close(&fd);
 }
 
-__attribute__((format(printf, 3, 0))) static void say(const struct messages *out, int priority,
-                                                      const char *format, va_list args)
+void say(const struct messages *out, enum message_kind kind, const char *format, ...)
 {
     enum { ESCAPED_SIZE = 3072 };
-    char text[2048], name[256], line[ESCAPED_SIZE + sizeof name + 16];
+    static const struct {
+        int priority, least_verbosity;
+    } kinds[] = {
+        [MESSAGE_ERROR] = {LOG_ERR, INT_MIN}, [MESSAGE_WARNING] = {LOG_WARNING, 0},
+        [MESSAGE_NOTICE] = {LOG_NOTICE, 0},   [MESSAGE_CONFLICT] = {LOG_NOTICE, 1},
+        [MESSAGE_VERBOSE] = {LOG_INFO, 1},
+    };
+    char text[2048], name[256], priority[8] = "", line[ESCAPED_SIZE + sizeof name + 16];
     _Static_assert(sizeof line <= PIPE_BUF, "a line must be written at once");
-    if (vsnprintf(text, sizeof text, format, args) < 0)
+    bool noted = kind == MESSAGE_CONFLICT && out->terminal && out->verbosity == 0;
+    if (out->verbosity < kinds[kind].least_verbosity && !noted)
         return;
+
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+
+    if (out->journal) /* sd-daemon(3) */
+        snprintf(priority, sizeof priority, "<%d>", kinds[kind].priority);
     text_escape(name, sizeof name, out->name != NULL ? out->name : "");
-    int begin = snprintf(line, sizeof line, "%sdlock: %s%s", priority_text(out, priority), name,
-                         *name != '\0' ? ": " : "");
+    int begin =
+        snprintf(line, sizeof line, "%sdlock: %s%s", priority, name, *name != '\0' ? ": " : "");
     const char *escaped = text_escape(line + begin, ESCAPED_SIZE, text);
     if (out->syslog)
-        tell_syslog(out, priority, name, escaped);
-    size_t length = strlen(line);
-    line[length] = '\n';
-    (void)message_write(line, length + 1);
-}
-
-#define SAY_IF(priority, condition)           \
-    do {                                      \
-        if (condition) {                      \
-            va_list args;                     \
-            va_start(args, format);           \
-            say(out, priority, format, args); \
-            va_end(args);                     \
-        }                                     \
-    } while (0)
-
-void say_error(const struct messages *out, const char *format, ...)
-{
-    SAY_IF(LOG_ERR, true);
-}
-
-void say_warning(const struct messages *out, const char *format, ...)
-{
-    SAY_IF(LOG_WARNING, out->verbosity >= 0);
-}
-
-void say_notice(const struct messages *out, const char *format, ...)
-{
-    SAY_IF(LOG_NOTICE, out->verbosity >= 0);
-}
-
-void say_conflict(const struct messages *out, const char *format, ...)
-{
-    SAY_IF(LOG_NOTICE, out->verbosity > 0 || (out->verbosity == 0 && out->terminal));
-}
-
-void say_verbose(const struct messages *out, const char *format, ...)
-{
-    SAY_IF(LOG_INFO, out->verbosity > 0);
+        write_to_syslog(out, kinds[kind].priority, name, escaped);
+    size_t whole = strlen(line);
+    line[whole] = '\n';
+    (void)message_write(line, whole + 1);
 }
 
 void say_status(const struct messages *out, const char *format, ...)

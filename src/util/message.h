@@ -57,26 +57,23 @@ struct messages {
 /* Fills in what can be found out about stderr and the service manager. */
 void messages_open(struct messages *out);
 
-/* A failure that ends dlock or stops the command: always printed. */
-__attribute__((format(printf, 2, 3))) void say_error(const struct messages *out, const char *format,
-                                                     ...);
+enum message_kind {
+    MESSAGE_ERROR,    /* a failure that ends dlock or stops the command: always printed */
+    MESSAGE_WARNING,  /* something that the user should know and can change: not with -q */
+    MESSAGE_NOTICE,   /* an event that is worth a line but is not a fault: not with -q */
+    MESSAGE_CONFLICT, /* the lock could not be acquired at once: only with -v or on a terminal,
+                       * because a crontab on thirty hosts must not send twenty-nine mails */
+    MESSAGE_VERBOSE,  /* the story of a run: with -v */
+};
 
-/* Something that the user should know and can change: not with -q. */
-__attribute__((format(printf, 2, 3))) void say_warning(const struct messages *out,
-                                                       const char *format, ...);
+__attribute__((format(printf, 3, 4))) void say(const struct messages *out, enum message_kind kind,
+                                               const char *format, ...);
 
-/* An event that is worth a line but is not a fault: not with -q. */
-__attribute__((format(printf, 2, 3))) void say_notice(const struct messages *out,
-                                                      const char *format, ...);
-
-/* That the lock could not be acquired at once: only with -v or on a terminal,
- * since a crontab on thirty hosts must not send twenty-nine mails. */
-__attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *out,
-                                                        const char *format, ...);
-
-/* The story of a run: with -v. */
-__attribute__((format(printf, 2, 3))) void say_verbose(const struct messages *out,
-                                                       const char *format, ...);
+#define say_error(out, ...) say(out, MESSAGE_ERROR, __VA_ARGS__)
+#define say_warning(out, ...) say(out, MESSAGE_WARNING, __VA_ARGS__)
+#define say_notice(out, ...) say(out, MESSAGE_NOTICE, __VA_ARGS__)
+#define say_conflict(out, ...) say(out, MESSAGE_CONFLICT, __VA_ARGS__)
+#define say_verbose(out, ...) say(out, MESSAGE_VERBOSE, __VA_ARGS__)
 
 /* Writes these bytes, fewer than PIPE_BUF, to stderr unchanged, at once. False
  * if stderr does not take them after a short wait. */
