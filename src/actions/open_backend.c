@@ -1,6 +1,5 @@
 /* The key and the store of the lock that the options name. */
 #include "actions/actions_int.h"
-#include "config/hints.h"
 #include "redis/url.h"
 #include "run/nesting.h"
 #include "store/file/dir.h"

@@ -1,6 +1,5 @@
 /* The options of an acquisition, as run/ needs them. */
 #include "actions/actions_int.h"
-#include "config/held_store.h"
 #include "util/clock.h"
 #include "util/text.h"
 

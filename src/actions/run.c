@@ -1,6 +1,5 @@
 /* The main action: runs a command under the lock. */
 #include "actions/actions_int.h"
-#include "config/hints.h"
 #include "run/held_locks.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"

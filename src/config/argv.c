@@ -7,7 +7,6 @@
  *                                         status 1, which of --status means that the lock is free.
  */
 #include "config/config_int.h"
-#include "config/hints.h"
 #include "redis/url.h"
 #include "util/exit_status.h"
 

@@ -42,6 +42,49 @@ void settings_append(struct settings *settings, struct settings *more);
 
 void settings_free(struct settings *settings);
 
+/* --- held_store.c ----------------------------------------------------------- */
+
+/* Adds the settings of the `length` bytes after the "?". If the URLs of Redis that are
+ * `configured` (NULL: none) are the same, they count, with their passwords. SETTINGS_OK;
+ * SETTINGS_BAD_CONFIG: the word is not valid; SETTINGS_NO_MEMORY. */
+enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
+                                     const char *configured);
+
+/* True for a setting that such a word covers, named in it or not. */
+bool held_store_has(enum option_id id);
+
+/* --- hints.c: used if a command line is refused, or is about to be refused ----- */
+
+/* True, with *why set, if the word is a long name with one dash, which popt would split into
+ * letters ("-tree" is -t ree to popt). */
+bool hints_one_dash(const char *word, struct errmsg *why);
+
+/* Sets *why for an unknown option: which options are near it. The value of `word` is not
+ * shown: it may be a URL with a password. */
+void hints_unknown_option(const char *word, struct errmsg *why);
+
+/* Sets *why if there is a NAME, which may have been meant as something else,
+ * but no command. */
+void hints_no_command(const char *name, struct errmsg *why);
+
+/* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
+void hints_name_is_command(const char *name, struct errmsg *why);
+
+/* Which options may be meant by an unknown name: mistyped, or abbreviated. */
+
+/* Room for three of the longest names. */
+enum { NEAR_TEXT_SIZE = 128 };
+
+enum near_kind {
+    NEAR_ALL,       /* as on the command line, with their dashes */
+    NEAR_KEYS,      /* as in a configuration file */
+    NEAR_VARIABLES, /* as in the environment; the name is without DLOCK_ */
+};
+
+/* Writes those that are near the first `length` bytes of name, as "A, B or C".
+ * False if there are none, or too many to be of help. */
+bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind);
+
 /* --- argv.c ---------------------------------------------------------------- */
 
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };

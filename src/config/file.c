@@ -6,7 +6,6 @@
  * checked at their beginning; inih does not report a section without keys. */
 #include "config.h"
 #include "config/config_int.h"
-#include "config/hints.h"
 #include "redis/url.h"
 #include "util/fileutils.h"
 

@@ -1,4 +1,3 @@
-#include "config/held_store.h"
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/text.h"

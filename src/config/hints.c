@@ -1,4 +1,3 @@
-#include "config/hints.h"
 #include "config/config_int.h"
 
 #include <ctype.h>

@@ -202,10 +202,34 @@ enum settings_result options_read(struct options *options, int argc, char **argv
 void options_free(struct options *options);
 
 /* The same options for a lock that this process runs under, in the store that its line of
- * DLOCK_HELD names in `length` bytes (config/held_store.h; 0: none): the command line, then
+ * DLOCK_HELD names in `length` bytes (config/held_store.c; 0: none): the command line, then
  * that, then the rest. options_under_free() in every case, and before the options. */
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why);
 void options_under_free(struct options **made);
+
+/* --- the store of a held lock (held_store.c) --------------------------------- */
+
+/* The settings that lead to a lock's store and key, in the first word of its line of
+ * DLOCK_HELD: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%'
+ * and two digits for other bytes. Passwords are left out, and paths are absolute. A
+ * setting that is not named has its default. */
+
+/* The whole word for a lock that these settings have led to a store of this kind in; lock_dir is
+ * the lock directory in use, NULL: none. The caller frees it. NULL: memory is short. */
+char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir);
+
+/* --- advice for users who mistype (hints.c) ---------------------------------- */
+
+/* Adds to *why what else may be meant if the words after NAME are no command
+ * that can be run. Adds nothing if there is no guess. */
+void hints_not_a_command(const struct options *options, struct errmsg *why);
+
+/* Adds to *why, which refuses an option, that NAME may be the command, if the option was set
+ * after NAME. */
+void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why);
+
+/* True if NAME is the path of a file that flock(1) would lock, and dlock does not. */
+bool hints_name_is_file(const struct options *options);
 
 #endif

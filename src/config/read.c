@@ -1,6 +1,4 @@
 #include "config/config_int.h"
-#include "config/held_store.h"
-#include "config/hints.h"
 #include "redis/url.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* Errors that only a combination of options makes. */
 #include "config/config_int.h"
-#include "config/hints.h"
 #include "lock/lock_name.h"
 #include "util/exit_status.h"
 
@@ -100,27 +99,9 @@ static enum settings_result check_uses(const struct options *options, struct err
     return SETTINGS_OK;
 }
 
-static enum settings_result check_action(const struct options *options, struct errmsg *why)
-{
-    enum option_id token = options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER;
-    bool told =
-        options->owner_file != NULL || options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE;
-    if ((options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) && told &&
-        options->name == NULL)
-        return disagree(options, token, "the lock's name is missing", why);
-    if (options->action == ACTION_PAUSE &&
-        (options->message == NULL || options->message[0] == '\0')) {
-        errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
-        return SETTINGS_BAD_USAGE;
-    }
-    if (options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE)
-        return disagree(options, OPT_OWNER_FILE, "--owner gives the token already", why);
-    return SETTINGS_OK;
-}
+/* --- rules --------------------------------------------------------------- */
 
-/* --- other rules --------------------------------------------------------- */
-
-/* True if this option asks for something that only a record can do. --message and --remember
+/* True if the option asks for something that only a record can do. --message and --remember
  * do no harm, and in a file or a variable they are meant for other locks. */
 static bool needs_record(const struct options *options, enum option_id id)
 {
@@ -136,6 +117,8 @@ static bool needs_record(const struct options *options, enum option_id id)
 
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
 {
+    if (options->lock_file == NULL)
+        return SETTINGS_OK;
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE,
                         "it needs the file backend, but --backend=redis is set", why);
@@ -150,44 +133,15 @@ static enum settings_result check_lock_file(const struct options *options, struc
     return SETTINGS_OK;
 }
 
-static enum settings_result check_command(const struct options *options, struct errmsg *why)
-{
-    if (options->shell_command == NULL && options->command == NULL) {
-        hints_no_command(options->name, why);
-        return SETTINGS_BAD_USAGE;
-    }
-    if (options->shell_command != NULL && options->command != NULL)
-        return disagree(options, OPT_COMMAND, "it is the whole command; no arguments may follow",
-                        why);
-    return SETTINGS_OK;
-}
-
 /* A secret that is configured but not used would leave names guessable that the
  * user wants to hide. Overriding one of a weaker source is intended, and if one
  * file sets it in several places, its sections decide. */
 static bool passes_over_secret(const struct options *options)
 {
-    enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind,
-                     hash = options->origins[OPT_HASH].kind;
+    enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind;
+    enum origin_kind hash = options->origins[OPT_HASH].kind;
     return options->secret_file != NULL && options->hash != HASH_HMAC_SHA256 && secret >= hash &&
            secret != ORIGIN_FILE;
-}
-
-static enum settings_result check_hash(struct options *options, struct errmsg *why)
-{
-    if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
-        options->hash = HASH_HMAC_SHA256;
-    if (options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL)
-        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; use --secret-file=FILE",
-                        why);
-    if (passes_over_secret(options))
-        return disagree(options, OPT_SECRET_FILE, "only --hash=hmac-sha256 uses it", why);
-    if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
-        errmsg_set(why, "--list: names are hashed (--hash), and no pattern matches a digest; use "
-                        "--hash=none to match the keys");
-        return SETTINGS_BAD_USAGE;
-    }
-    return SETTINGS_OK;
 }
 
 /* For these actions 0 means that the lock is held, or free: a script goes on. A
@@ -209,37 +163,73 @@ static enum settings_result check_conflict_status(struct options *options, struc
     return SETTINGS_BAD_USAGE;
 }
 
+static enum settings_result check_rules(const struct options *options, struct errmsg *why)
+{
+    static const char no_name[] = "the lock's name is missing";
+    bool by_token = options->action == ACTION_EXTEND || options->action == ACTION_RELEASE;
+    bool owner_told = options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE;
+    const struct {
+        bool broken;
+        enum option_id id; /* of the option that has to change */
+        const char *text;
+    } rules[] = {
+        {by_token && options->name == NULL && options->owner_file != NULL, OPT_OWNER_FILE, no_name},
+        {by_token && options->name == NULL && owner_told, OPT_OWNER, no_name},
+        {options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE,
+         OPT_OWNER_FILE, "--owner gives the token already"},
+        {options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL, OPT_HASH,
+         "hmac-sha256 needs a secret; use --secret-file=FILE"},
+        {passes_over_secret(options), OPT_SECRET_FILE, "only --hash=hmac-sha256 uses it"},
+        {options->ttl.ns >= DURATION_FOREVER.ns && options->lock_file == NULL, OPT_TTL,
+         "only a --lock-file can have infinity; any other lease ends after at most 30d"},
+        {options->hold_at_least.ns > options->ttl.ns, OPT_HOLD_AT_LEAST,
+         "it must not be longer than the lease (--ttl)"},
+        {options->once_per.ns > options->remember.ns, OPT_ONCE_PER,
+         "the last success must be remembered that long (--remember)"},
+        {options->grace.ns >= options->ttl.ns, OPT_GRACE,
+         "it must be shorter than the lease (--ttl)"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].broken)
+            return disagree(options, rules[i].id, rules[i].text, why);
+
+    if (options->action == ACTION_PAUSE && (options->message == NULL || *options->message == '\0'))
+        errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
+    else if (options->action == ACTION_LIST && options->hash != HASH_NONE && options->name != NULL)
+        errmsg_set(why, "--list: names are hashed (--hash), and no pattern matches a digest; use "
+                        "--hash=none to match the keys");
+    else
+        return SETTINGS_OK;
+    return SETTINGS_BAD_USAGE;
+}
+
+static enum settings_result check_command(const struct options *options, struct errmsg *why)
+{
+    if (options->action != ACTION_RUN)
+        return SETTINGS_OK;
+    if (options->shell_command != NULL && options->command != NULL)
+        return disagree(options, OPT_COMMAND, "it is the whole command; no arguments may follow",
+                        why);
+    if (options->shell_command != NULL || options->command != NULL)
+        return SETTINGS_OK;
+    hints_no_command(options->name, why);
+    return SETTINGS_BAD_USAGE;
+}
+
 enum settings_result validate_options(struct options *options, struct errmsg *why)
 {
-    enum settings_result result =
-        options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
-    if (result == SETTINGS_OK)
-        result = check_uses(options, why);
-    if (result == SETTINGS_OK)
-        result = check_action(options, why);
-    if (result == SETTINGS_OK)
-        result = check_conflict_status(options, why);
-    if (result == SETTINGS_OK && options->lock_file != NULL)
-        result = check_lock_file(options, why);
-    if (result == SETTINGS_OK)
-        result = check_hash(options, why);
-    if (result != SETTINGS_OK)
-        return result;
-    if (options->ttl.ns >= DURATION_FOREVER.ns && options->lock_file == NULL)
-        return disagree(
-            options, OPT_TTL,
-            "only a --lock-file can have infinity; any other lease ends after at most 30d", why);
-    if (options->hold_at_least.ns > options->ttl.ns)
-        return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)",
-                        why);
-    if (options->once_per.ns > 0 && options->remember.ns < options->once_per.ns)
-        return disagree(options, OPT_ONCE_PER,
-                        "the last success must be remembered that long (--remember)", why);
+    if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
+        options->hash = HASH_HMAC_SHA256;
     if (options->nonblock) {
         options->waits_forever = false;
         options->wait = DURATION_ZERO;
     }
-    if (options->grace.ns >= options->ttl.ns)
-        return disagree(options, OPT_GRACE, "it must be shorter than the lease (--ttl)", why);
-    return SETTINGS_OK;
+    enum settings_result result = check_command(options, why);
+    if (result == SETTINGS_OK)
+        result = check_uses(options, why);
+    if (result == SETTINGS_OK)
+        result = check_conflict_status(options, why);
+    if (result == SETTINGS_OK)
+        result = check_lock_file(options, why);
+    return result == SETTINGS_OK ? check_rules(options, why) : result;
 }

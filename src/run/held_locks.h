@@ -12,7 +12,7 @@
 
 /* One line of DLOCK_HELD: "BACKEND?STORE TOKEN TAKE KEY". The id of the take
  * distinguishes the lock from that of a later run with the same --owner. STORE is
- * opaque here (config/held_store.h). */
+ * opaque here (config/held_store.c). */
 struct held {
     const char *store;   /* of a list: its own copy; otherwise in the text that was read */
     size_t store_length; /* 0: none */

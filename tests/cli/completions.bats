@@ -106,6 +106,13 @@ lines() { printf '%s\n' "$@" | sort; }
         [[ $zsh =~ --$option[^a-z-] ]] || { echo "zsh: $option"; false; }
         [[ $fish =~ -l\ $option[^a-z-] ]] || { echo "fish: $option"; false; }
     done
+    # And the choices of each.
+    local choices
+    while IFS='=' read -r option choices; do
+        choices=${choices//|/ }
+        [[ $bash == *"$option) words='$choices'"* && $zsh == *"$option="*"($choices)'"* && $fish == *"-l ${option#--} -x -a '$choices'"* ]] ||
+            { echo "$option: $choices"; false; }
+    done < <(dlock --help | grep -oE -- '--[a-z-]+=[a-z0-9-]+(\|[a-z0-9-]+)+')
 }
 
 # complete_line WORD...: what bash offers for the last word.

@@ -2,7 +2,7 @@
  * %HH for other bytes. What is accepted is within its limits; what a command is told
  * of its lock has no password in it, and a dlock inside reads it as the outer one
  * meant it. */
-#include "config/held_store.h"
+#include "config/config_int.h"
 #include "fuzz_options.h"
 #include "redis/url.h"
 #include "run/held_locks.h"

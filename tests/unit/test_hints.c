@@ -1,7 +1,7 @@
 /* What those are told who mistype, or who know flock(1). */
 #include "read_options.h"
 
-#include "config/hints.h"
+#include "config/config_int.h"
 
 static struct command_line line;
 

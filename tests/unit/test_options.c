@@ -561,9 +561,46 @@ TEST(test_logins)
     }
 }
 
+/* Each option with each action: refused if the table says that the action does not use it. */
+TEST(test_table)
+{
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+        const struct option_row *row = &option_rows[id];
+        const char *given = row->argument == NULL                ? ""
+                            : strcmp(row->argument, "N") == 0    ? "=1"
+                            : strcmp(row->argument, "SIG") == 0  ? "=USR1"
+                            : strchr(row->argument, '|') != NULL ? "="
+                                                                 : "=5s";
+        row_true(row->name, option_by_name(row->name, strlen(row->name)) == id);
+        for (enum option_id other = OPT_NONE + 1; other < id; other++)
+            row_true(row->name, row->letter == '\0' || row->letter != option_rows[other].letter);
+        if (row->is_action || row->help == NULL)
+            continue;
+        for (enum option_id action = OPT_NONE; action <= OPT_PRINT_CONFIG; action++) {
+            const struct option_row *of = &option_rows[action];
+            char words[256];
+            if (action != OPT_NONE && !of->is_action)
+                continue;
+            snprintf(words, sizeof words, "%s%s%s --%s%s%.*s%s%s", of->is_action ? "--" : "-n",
+                     of->name, of->argument != NULL ? "=5" : "", row->name, given,
+                     *given == '=' && given[1] == '\0' ? (int)strcspn(row->argument, "|") : 0,
+                     row->argument != NULL ? row->argument : "",
+                     of->takes_name == NAME_REFUSED ? "" : " job",
+                     action == OPT_NONE && id != OPT_COMMAND ? " true" : "");
+            read_options(&line, "", words);
+            bool refused = strstr(line.why.text, "has no effect with --") != NULL ||
+                           strstr(line.why.text, "it is for --") != NULL;
+            row_int(words, refused, (row->actions & 1U << action) == 0);
+            options_free(&line.options);
+        }
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        ENTRY("names and letters are unique; an action refuses what the table says it does not use",
+              test_table),
         ENTRY("which words are options, the name, the command, and which action they ask for",
               test_words),
         ENTRY("the values of options, and which of two counts", test_values),
