@@ -3,7 +3,7 @@
 
 #include "store/file/dir.h"
 #include "store/quorum/backend.h"
-#include "store/redis/doctor.h"
+#include "store/redis/backend.h"
 #include "util/fileutils.h"
 
 #include <errno.h>

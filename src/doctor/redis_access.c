@@ -4,7 +4,7 @@
  * inside a script does not. */
 #include "doctor/doctor_int.h"
 
-#include "store/redis/scripts.h"
+#include "store/redis/redis_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "redis/socket.h"
 #include "redis/tls.h"
-#include "store/redis/doctor.h"
+#include "store/redis/backend.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>

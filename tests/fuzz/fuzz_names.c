@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "lock/lock_name.h"
 #include "lock/token.h"
-#include "store/redis/keys.h"
+#include "store/redis/redis_int.h"
 #include "util/text.h"
 
 #include <inttypes.h>

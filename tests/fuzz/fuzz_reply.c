@@ -13,7 +13,7 @@
  * looked up, since no thread for that can be started. */
 #include "fuzz_print.h"
 #include "store/redis/backend.h"
-#include "store/redis/scripts.h"
+#include "store/redis/redis_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

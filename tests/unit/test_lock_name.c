@@ -5,7 +5,7 @@
 #include "lock/lock_name.h"
 #include "lock/token.h"
 #include "run/held_locks.h"
-#include "store/redis/keys.h"
+#include "store/redis/redis_int.h"
 
 #include <limits.h>
 

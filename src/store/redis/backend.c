@@ -1,13 +1,7 @@
 #include "store/redis/backend.h"
 
-#include "lock/token.h"
-#include "redis/reply.h"
 #include "redis/tls.h"
-#include "store/redis/cluster_list.h"
-#include "store/redis/look.h"
-#include "store/redis/scripts.h"
-#include "store/redis/sentinel.h"
-#include "store/redis/take.h"
+#include "store/redis/redis_int.h"
 #include "util/text.h"
 
 #include <stdlib.h>
@@ -331,6 +325,16 @@ static void redis_close(struct backend *backend)
     free(redis);
 }
 
+static redis_open_node open_node;
+
+static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
+                                   bool all, bool (*visit)(void *data, const struct lock_state *),
+                                   void *data, struct bound bound, struct errmsg *why)
+{
+    return redis_list_with(open_node, redis_of(backend), prefix, pattern, all, visit, data, bound,
+                           why);
+}
+
 static struct redis_backend *make(const struct redis_url *url,
                                   const struct redis_settings *settings)
 {
@@ -388,9 +392,8 @@ enum lock_result redis_backend_open(struct backend **backend, const struct redis
     return result;
 }
 
-enum lock_result redis_backend_open_node(struct redis_backend **node,
-                                         const struct redis_backend *first,
-                                         const struct redis_endpoint *at, struct errmsg *why)
+static enum lock_result open_node(struct redis_backend **node, const struct redis_backend *first,
+                                  const struct redis_endpoint *at, struct errmsg *why)
 {
     char place[ENDPOINT_TEXT_SIZE];
     struct redis_backend *redis = make(&first->url, &first->settings);
@@ -403,4 +406,68 @@ enum lock_result redis_backend_open_node(struct redis_backend **node,
     redis_conn_go_to(&redis->conn, at);
     *node = redis;
     return LOCK_OK;
+}
+
+/* --- for --doctor ---------------------------------------------------------- */
+
+void redis_backend_shows(struct backend *backend, const struct redis_url **url,
+                         const struct redis_settings **settings)
+{
+    *url = &redis_of(backend)->url;
+    *settings = &redis_of(backend)->settings;
+}
+
+/* Asks for the key, and follows redirections. A server that refuses to answer is assumed to be the
+ * right one: the other checks report its refusals. */
+static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound,
+                                   struct errmsg *why)
+{
+    const struct redis_command command = redis_words("GET", key);
+    struct redis_detour detour = {.start = deadline_now()};
+    enum lock_result result;
+    bool led;
+    do {
+        redisReply *reply;
+        led = false;
+        result = redis_topology_open(redis, key, bound, why);
+        if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
+            result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
+            if (result != LOCK_OK)
+                return redis->conn.greeting_failed ? LOCK_OK : result;
+            led = reply->type == REDIS_REPLY_ERROR;
+            if (led)
+                result = redis_topology_judge(redis, key, reply->str, &detour, bound, why);
+            freeReplyObject(reply);
+        }
+    } while (led && result == LOCK_OK);
+    return led && (result == LOCK_REFUSED || result == LOCK_INVALID) ? LOCK_OK : result;
+}
+
+enum lock_result redis_backend_find(struct backend *backend, const char *key,
+                                    struct redis_endpoint *at, struct bound bound,
+                                    struct errmsg *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    enum lock_result result = follow_key(redis, key, bound, why);
+    *at = redis->conn.at;
+    if (redis->conn.greeting_failed)
+        redis_conn_close(&redis->conn);
+    return result;
+}
+
+void redis_backend_forget(struct backend *backend, const char *key, struct bound bound)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_command command = redis_words("DEL");
+    char(*companions)[COMPANION_SIZE] = redis->call->companions;
+    struct errmsg ignored = {""};
+    redisReply *reply;
+    for (size_t i = 0; i < REDIS_COMPANIONS; i++) {
+        redis_companion(companions[i], key, (int)i, "doctor");
+        redis_command_add(&command, companions[i]);
+    }
+    if (redis_topology_open(redis, key, bound, &ignored) == LOCK_OK &&
+        redis_subscribe_call(&redis->conn, &command, (struct redis_channels){0}, &reply, bound,
+                             &ignored) == LOCK_OK)
+        freeReplyObject(reply);
 }

@@ -29,9 +29,9 @@
  *
  * The names of all Sentinels are looked up before the lease, since any of them may be
  * needed while it is held, and the resolver may be down then. */
-#include "store/redis/sentinel.h"
+#include "store/redis/redis_int.h"
 
-#include "redis/reply.h"
+#include "store/redis/backend.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -399,10 +399,11 @@ bool redis_sentinel_moved(struct redis_backend *redis)
     return sentinel != NULL && sentinel->moved;
 }
 
-enum lock_result redis_sentinel_ask_one(struct redis_backend *redis, int i,
-                                        char master[ENDPOINT_TEXT_SIZE], bool *refuses,
-                                        struct bound bound, struct errmsg *why)
+enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
+                                            char master[ENDPOINT_TEXT_SIZE], bool *refuses,
+                                            struct bound bound, struct errmsg *why)
 {
+    struct redis_backend *redis = redis_of(backend);
     enum lock_result result = ask_at(redis, i, true, bound, why);
     *refuses = redis->sentinel->refuses[i];
     if (result == LOCK_OK)

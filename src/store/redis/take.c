@@ -1,9 +1,5 @@
-#include "store/redis/take.h"
+#include "store/redis/redis_int.h"
 
-#include "redis/reply.h"
-#include "store/redis/look.h"
-#include "store/redis/sentinel.h"
-#include "store/redis/topology.h"
 #include "util/text.h"
 
 #include <inttypes.h>
