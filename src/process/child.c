@@ -218,17 +218,20 @@ void child_reap(struct child *child)
  * guard, which is our child too. */
 struct tree_count child_left(struct child *child)
 {
-    struct tree_count none = {.known = true};
+    struct tree_count left = {.known = true};
 
     child_reap(child);
-    if (child->orphan_guard >= 0 && tree_is_gone(tree_left(&child->tree))) {
+    if (child->orphan_guard >= 0) {
+        left = tree_left(&child->tree);
+        if (!tree_is_gone(left))
+            return left;
         stop_orphan_guard(child);
         child_reap(child);
     }
-    if (child->childless)
-        return none;
-    struct tree_count left = tree_left(&child->tree);
-    child_reap(child); /* processes that ended during the walks */
+    if (!child->childless) {
+        left = tree_left(&child->tree);
+        child_reap(child); /* processes that ended during the walks */
+    }
     return left;
 }
 

@@ -11,8 +11,8 @@
  *       dlock kills them (run/supervise.c).
  *   both at once -> the kernel kills the command; its descendants live on.
  *
- * This guard takes no signal: what the terminal sends reaches the command anyway, and what is
- * sent to dlock comes through the socket.
+ * This guard takes no signal: the terminal's signals reach the command anyway, and dlock passes
+ * its own on through the socket.
  *
  * Without --tree the guard runs beside the command. Init becomes the parent of a killed
  * dlock's descendants, and their descent can no longer be seen. The guard knows a process by
@@ -52,7 +52,7 @@ static const struct duration kill_first = {5 * NS_PER_MS};
 static const struct duration kill_most = {1 * NS_PER_S};
 
 struct guard {
-    struct tree tree; /* what it kills */
+    struct tree tree; /* the processes that the guard kills */
     pid_t dlock;
     /* With --tree: */
     int fd; /* to dlock */
@@ -158,10 +158,8 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 &&
                  prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
     guard->command = ready ? spawn(plan, &guard->page->exec_errno) : -1;
-    if (guard->command < 0) {
-        atomic_store(&guard->page->error, errno);
-        _exit(0);
-    }
+    if (guard->command < 0)
+        _exit(errno);
     atomic_store(&guard->page->command, (int)guard->command);
     tell(guard);
 
@@ -177,21 +175,22 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* Waits until the command runs, or the guard has ended: then nothing runs. The byte only ends
- * a wait that the page decides, since the guard's last store is visible after its end. */
+/* Waits until the command runs, or the guard has ended: then nothing runs, and the guard's
+ * status is the errno. The byte only ends a wait that the page decides, since the guard's last
+ * store is visible after its end. Returns 0 or the errno. */
 static int wait_for_command(struct child *child)
 {
     struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};
+    int status = 0;
 
     while (atomic_load(&child->page->command) == 0 && !process_is_reapable(child->pid))
         (void)poll(&news, 1, -1);
     child->command = (pid_t)atomic_load(&child->page->command);
     if (child->command > 0)
         return 0;
-    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         continue;
-    int error = atomic_load(&child->page->error);
-    return error != 0 ? error : ECHILD;
+    return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : ECHILD;
 }
 
 /* Forks a guard, which opens nothing more than is open now. */

@@ -85,10 +85,10 @@ void child_stop_with_command(struct child *child);
 
 void child_close(struct child *child);
 
-/* Kills a child of ours alone, and reaps it. */
+/* Kills our child, but not its descendants, and reaps it. */
 void process_kill_child(pid_t pid);
 
-/* In a fresh fork. Gives the process a session of its own; blocks every signal that can be
+/* In a fresh fork. Gives the process a new session; blocks every signal that can be
  * blocked, since a terminal, systemd and CI runners send theirs to all processes that they
  * find; changes to the root directory, unless `keep_directory` says that paths are relative;
  * and closes all descriptors that dlock was started with but stderr.

@@ -1,4 +1,4 @@
-/* What the files of process/ share. */
+/* Shared by the files of process/. */
 #ifndef DLOCK_PROCESS_PROCESS_INT_H
 #define DLOCK_PROCESS_PROCESS_INT_H
 
@@ -11,7 +11,6 @@
 struct guard_page {
     int exec_errno;        /* written before exec(3) fails in the command's process */
     atomic_int command;    /* its pid, 0: not started */
-    atomic_int error;      /* the errno for which it could not be started */
     atomic_int stops;      /* how often it has been stopped */
     atomic_int stopped_by; /* the signal that has stopped it; 0: it runs */
     atomic_int ended;      /* set after status */
@@ -39,8 +38,8 @@ void child_signal(const struct child *child, int number);
 int tree_guard_start(struct child *child);
 
 /* Forks the guard beside the command. It shares what is open now: a file lock stays held
- * until it ends. `held` is the command's DLOCK_HELD: ours may be that of an outer dlock,
- * whose other processes live on. Returns its pid; -1 with errno set. */
+ * until the guard ends. `held` is the command's DLOCK_HELD: dlock's own may name the lock of
+ * an outer dlock, whose other processes live on. Returns its pid; -1 with errno set. */
 pid_t orphan_guard_start(const struct child *child, const char *held);
 
 #endif

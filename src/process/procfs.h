@@ -1,4 +1,4 @@
-/* What the kernel reports in /proc. Source of the formats: proc(5). */
+/* Reads /proc. Source of the formats: proc(5). */
 #ifndef DLOCK_PROCESS_PROCFS_H
 #define DLOCK_PROCESS_PROCFS_H
 

@@ -18,7 +18,7 @@ __attribute__((noreturn)) static void become(const struct command *plan, int *ex
                                              pid_t parent)
 {
     /* The parent may have died before prctl(2) took effect: then the signal would never be
-     * sent. If the parent cannot be seen, nor can that. */
+     * sent. A parent that cannot be seen cannot be seen to die either. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
         errno = EXEC_UNSEEN;
         if (getppid() == parent) {

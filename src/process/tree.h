@@ -42,8 +42,8 @@ struct tree {
 bool tree_open(struct tree *tree, struct process_id head);
 void tree_close(struct tree *tree);
 
-/* From now on, the tree is that of another process, with the same exceptions. False if
- * memory is short. */
+/* From now on, the tree belongs to another process, with the same exceptions. False if memory
+ * is short. */
 bool tree_follow(struct tree *tree, struct process_id head);
 
 void tree_free_spare(struct tree *tree);
@@ -51,7 +51,7 @@ void tree_free_spare(struct tree *tree);
 /* Adds a process to the tree of another process. False if memory is short. */
 bool tree_add(struct tree *tree, struct process_id id);
 
-/* A child of ours was reaped: its pid may now belong to a process of the tree. */
+/* Our child `pid` was reaped: its pid may now belong to a process of the tree. */
 void tree_reaped(struct tree *tree, pid_t pid);
 
 /* True if `pid` is a descendant of this process and belongs to its tree. */
@@ -88,8 +88,8 @@ static inline bool tree_is_gone(struct tree_count left)
  * would only give their slots to new ones.
  *
  * Of another process's tree, the head is signalled too; this process never is. A process
- * that a member forks and leaves between two walks is missed, and so is one that had left
- * the head before the first walk (a daemon). */
+ * that a member forks and leaves between two walks is missed; a daemon, which had left the
+ * head before the first walk, is missed too. */
 struct tree_count tree_signal(struct tree *tree, int number, struct deadline until);
 
 /* Sends the signal to one process; 0 only tries. Uses kill(2) if there is no pidfd (-1), or

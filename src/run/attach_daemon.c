@@ -36,7 +36,7 @@
  *
  *   ended before getppid() -> our parent is pid 1, which is never meant unless it is named;
  *                             or a subreaper (a service manager), which its session
- *                             reveals: a caller is of ours
+ *                             reveals: a caller is in our session
  *   ended before pidfd_open() -> no such process; or another one, and then getppid()
  *                             returns something else from now on
  *   ended later            -> the pidfd is readable
@@ -259,7 +259,7 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
     return watch_start(&supervision->watch, why) == LOCK_OK;
 }
 
-/* The exit status of a process that is no child of ours is not known. */
+/* The target is not our child: its exit status is not known. */
 static void release(struct guard *guard, bool wanted)
 {
     struct acquisition *lock = guard->lock;
