@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Those who wait for a lock file come in the order in which they came, at once, and
-# whatever becomes of the others: the orders at the top of lock_queue.c and
+# whatever becomes of the others: the orders at the top of
 # store/file/queue.c.
 load ../lib/common
 

@@ -271,9 +271,62 @@ TEST(test_told_holder)
     close(file.fd);
 }
 
+TEST(test_turns)
+{
+    enum { KNOWN = 7 }; /* the ticket that the word is about */
+    static const struct {
+        const char *name;
+        int place, head; /* its number */
+        bool lost, known_room, room;
+        int head_mode, next_mode, seconds;
+        bool marked;
+        enum turn_step step;
+    } rows[] = {
+        {"its turn lasts", 0, KNOWN, false, true, true, E, E, 1, false, TURN_LASTS},
+        {"its turn is over", 0, KNOWN, false, true, true, E, E, 2, false, TURN_IS_OVER},
+        {"a mark of the head's own does not count", 0, KNOWN, false, true, true, E, E, 2, true,
+         TURN_IS_OVER},
+        {"there is no room: it keeps others out for as long", 0, KNOWN, false, false, false, E, E,
+         1, false, TURN_LASTS},
+        {"there is room now", 0, KNOWN, false, false, true, E, E, 9, false, TURN_BEGINS},
+        {"there is none any more", 0, KNOWN, false, true, false, E, E, 9, false, TURN_BEGINS},
+        {"the one before it has lost its turn", 0, KNOWN + 1, true, false, true, E, E, 0, false,
+         TURN_BEGINS},
+        {"the one before it has left", 0, KNOWN + 1, false, true, true, E, E, 9, false,
+         TURN_BEGINS},
+        {"the second: not yet", 1, KNOWN, false, true, true, E, E, 2, false, TURN_LASTS},
+        {"the second is frozen as well", 1, KNOWN, false, true, true, E, E, 3, false, TURN_IS_OVER},
+        {"the second lives", 1, KNOWN, false, true, true, E, E, 3, true, TURN_BEGINS},
+        {"the third lives", 2, KNOWN, false, true, true, E, E, 3, true, TURN_BEGINS},
+        {"the second would share what the head would have alone", 1, KNOWN, false, true, true, E, S,
+         3, false, TURN_IS_OVER},
+        {"the second would share it as the head would", 1, KNOWN, false, true, true, S, S, 3, false,
+         TURN_IS_OVER},
+        {"the second would not share it", 1, KNOWN, false, true, true, S, E, 3, false, TURN_PASSES},
+        {"the second wants slots", 1, KNOWN, false, true, true, S, N, 3, true, TURN_PASSES},
+        {"there was no room for the head", 1, KNOWN, false, false, false, E, E, 3, false,
+         TURN_PASSES},
+    };
+    FOR_ROWS(row, rows)
+    {
+        struct turn known = {
+            .number = KNOWN, .lost = row->lost, .room = row->known_room, .ms = row->lost ? 0 : 1};
+        struct ticket head = {row->head, (enum lock_mode)row->head_mode, 0};
+        struct ticket next = {row->head + row->place, (enum lock_mode)row->next_mode, 0};
+        struct waiter_seen seen = {.place = row->place,
+                                   .head = &head,
+                                   .next = row->place == 0 ? &head : &next,
+                                   .room = row->room,
+                                   .marked = row->marked,
+                                   .since = DURATION_S(row->seconds)};
+        row_int(row->name, turn_step(&known, &seen), row->step);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        ENTRY("whose turn it is", test_turns),
         ENTRY("exclusive excludes all, shared goes with shared, slots with as many slots, a token "
               "once",
               test_rules),

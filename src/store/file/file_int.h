@@ -228,12 +228,22 @@ struct deadline place_end(const struct lock_place *place);
 /* Describes the holder of a place that has a record. */
 void place_holder(const struct lock_place *place, const char *boot_id, struct holder *holder);
 
-/* True if the place has the record of this lease: by its token, and its take if that is known. */
-bool place_is_of(const struct lock_place *place, const struct lease *lease);
+/* The lease of another process, by its token, and its take if that is known. The place that is
+ * held has priority over those that the same token once had; of these the last one taken
+ * says what became of the lease. */
+struct lease_search {
+    enum lock_result result; /* LOCK_GONE at first; LOCK_OK, LOCK_RELEASED */
+    struct errmsg why;
+    struct lock_place place; /* if it is known */
+    bool known;              /* the lease's outcome is written in the file */
+    bool others;             /* hold the lock */
+    bool unreadable;         /* some of the places */
+    int64_t newer;           /* the format of a record that is newer than ours; or 0 */
+};
 
-/* The outcome of the lease of a record: LOCK_OK, LOCK_RELEASED, LOCK_GONE with *why set. */
-enum lock_result place_standing(const struct lock_place *place, const char *boot_id,
-                                struct errmsg *why);
+/* Takes in one more place. */
+void search_add(struct lease_search *search, const struct lock_place *place,
+                const struct lease *lease, const char *boot_id);
 
 /* The holders of a lock file, and whether a request may join them: the rules of the
  * modes.
@@ -419,6 +429,11 @@ void entry_mark_forced(struct memory_entry *entry, const char *token, const char
  * `by`, which says who last took this lock away, was taken away by force. */
 bool entry_has_ended(const struct memory_entry *entry, const char *token, const char *take_id,
                      char by[FORCER_SIZE]);
+
+/* What has become of a lease that no record knows: LOCK_RELEASED; LOCK_FOREIGN if `others` hold the
+ * lock, LOCK_GONE; with *why set. */
+enum lock_result entry_outcome(const struct memory_entry *entry, const struct lease *lease,
+                               bool others, struct errmsg *why);
 
 /* Sets the turn only if it is still `from`: false if it is not. */
 bool entry_set_turn(struct memory_entry *entry, uint64_t from, uint64_t to);

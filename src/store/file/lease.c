@@ -50,54 +50,24 @@ static struct duration age_of(const struct record *record)
 
 struct outside {
     struct lock_file file;
-    struct lock_place place;
-    bool known;      /* the lease's outcome is written in the file */
-    bool others;     /* hold the lock */
-    bool unreadable; /* some of the places */
+    struct lease_search found;
 };
 
-/* The place that is held has priority over those that the same token once had; of these
- * the last one taken says what became of the lease. */
 static enum lock_result search(struct store *store, const struct lease *lease, struct bound bound,
                                struct outside *outside, struct errmsg *why)
 {
-    const char *boot_id = store_boot_id(store);
+    struct lease_search *found = &outside->found;
     struct lock_place place = lock_file_places(bound);
-    enum lock_result result = LOCK_GONE;
 
-    while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
-        struct errmsg reason = {""};
-        outside->unreadable |= place.unreadable;
-        if (!place.unreadable && record_is_newer(&place.record))
-            return format_newer(why, place.record.format);
-        if (!place_is_of(&place, lease)) {
-            outside->others |= place_is_held(&place, boot_id);
-            continue;
-        }
-        enum lock_result standing = place_standing(&place, boot_id, &reason);
-        if (standing == LOCK_OK || !outside->known ||
-            place.record.fence > outside->place.record.fence) {
-            result = standing;
-            *why = reason;
-            outside->place = place;
-        }
-        outside->known = true;
-    }
-    if (result != LOCK_OK && outside->unreadable)
+    while (found->result != LOCK_OK && found->newer == 0 &&
+           lock_file_next_place(&outside->file, &place))
+        search_add(found, &place, lease, store_boot_id(store));
+    if (found->newer > 0)
+        return format_newer(why, found->newer);
+    if (found->result != LOCK_OK && found->unreadable)
         return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s",
                            outside->file.path);
-    return result;
-}
-
-static enum lock_result not_found(struct store *store, const struct lease *lease, bool others,
-                                  struct errmsg *why)
-{
-    const struct memory_entry *entry = store_entry(store, lease->key, false);
-    if (entry_has_ended(entry, lease->token, lease->take_id, NULL))
-        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
-    if (!is_forced(store, lease, why))
-        errmsg_set(why, others ? "it is held under another token" : "it is free");
-    return others ? LOCK_FOREIGN : LOCK_GONE;
+    return errmsg_fail(why, found->result, "%s", found->why.text);
 }
 
 /* Finds the lease that another process took. LOCK_OK: the file is open, and for a change
@@ -106,17 +76,17 @@ static enum lock_result find_outside(struct store *store, const struct lease *le
                                      enum lock_file_use use, struct bound bound,
                                      struct outside *outside, struct errmsg *why)
 {
-    *outside = (struct outside){.known = false};
+    *outside = (struct outside){.found = {.result = LOCK_GONE}};
     enum lock_result result = store_open_file(store, &outside->file, lease->key, use, bound, why);
     if (result == LOCK_OK)
         result = search(store, lease, bound, outside, why);
     if (result != LOCK_OK)
         lock_file_close(&outside->file);
-    if (result != LOCK_GONE || outside->known)
+    if (result != LOCK_GONE || outside->found.known)
         return result;
-    return store_held_elsewhere(store, lease->key, bound, why)
-               ? LOCK_INVALID
-               : not_found(store, lease, outside->others, why);
+    if (store_held_elsewhere(store, lease->key, bound, why))
+        return LOCK_INVALID;
+    return entry_outcome(store_entry(store, lease->key, false), lease, outside->found.others, why);
 }
 
 static void fill_lease(struct lease *lease, const struct record *record)
@@ -137,14 +107,14 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
                                     struct errmsg *why)
 {
     struct outside outside;
-    struct record *record = &outside.place.record;
+    struct record *record = &outside.found.place.record;
     enum lock_result result = find_outside(store, lease, use, bound, &outside, why);
     /* A command that runs on without the lease (--on-expire=warn) still keeps others out. */
-    if (result == LOCK_GONE && use == LOCK_FILE_TO_LOOK && outside.known &&
-        outside.place.locked != PLACE_UNLOCKED)
+    if (result == LOCK_GONE && use == LOCK_FILE_TO_LOOK && outside.found.known &&
+        outside.found.place.locked != PLACE_UNLOCKED)
         result = LOCK_OK;
     if (result == LOCK_OK && use == LOCK_FILE_TO_CHANGE)
-        result = set_deadline(&outside.file, outside.place.number, record,
+        result = set_deadline(&outside.file, outside.found.place.number, record,
                               lease->ttl.ns > 0 ? lease->ttl : record->ttl, how, why);
     if (result == LOCK_OK)
         fill_lease(lease, record);
@@ -160,7 +130,7 @@ static enum lock_result give_up(struct store *store, struct outside *outside, st
                                 struct bound bound, struct errmsg *why)
 {
     struct lock_file *file = &outside->file;
-    struct lock_place *place = &outside->place;
+    struct lock_place *place = &outside->found.place;
 
     record_release(&place->record, hold);
     bool marked = lock_file_write(file, place->number, &place->record, why) == LOCK_OK;
@@ -176,7 +146,7 @@ static enum lock_result release_outside(struct store *store, const struct lease 
                                         struct bound bound, struct errmsg *why)
 {
     struct outside outside;
-    struct record *record = &outside.place.record;
+    struct record *record = &outside.found.place.record;
     enum lock_result result = find_outside(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK) {
         struct deadline hold =

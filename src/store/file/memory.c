@@ -417,6 +417,19 @@ bool entry_has_ended(const struct memory_entry *entry, const char *token, const 
     return ended;
 }
 
+enum lock_result entry_outcome(const struct memory_entry *entry, const struct lease *lease,
+                               bool others, struct errmsg *why)
+{
+    char by[FORCER_SIZE];
+    if (entry_has_ended(entry, lease->token, lease->take_id, NULL))
+        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
+    if (entry_has_ended(entry, lease->token, lease->take_id, by))
+        lock_forced(why, by);
+    else
+        errmsg_set(why, others ? "it is held under another token" : "it is free");
+    return others ? LOCK_FOREIGN : LOCK_GONE;
+}
+
 bool entry_set_turn(struct memory_entry *entry, uint64_t from, uint64_t to)
 {
     if (!atomic_compare_exchange_strong(&entry->turn, &from, to))

@@ -1,5 +1,6 @@
 /* The worth of a record, admission to a lock, and the turns of waiters. Nothing here reads a file
- * or asks the kernel, apart from the clock. */
+ * or asks the kernel, apart from the clock; tests/file/rules.py runs the rows of the Lua scripts
+ * against these functions. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -61,14 +62,16 @@ void place_holder(const struct lock_place *place, const char *boot_id, struct ho
     holder->kept = is_kept(place);
 }
 
-bool place_is_of(const struct lock_place *place, const struct lease *lease)
+/* --- the lease of another process ------------------------------------------- */
+
+static bool is_of(const struct record *record, const struct lease *lease)
 {
-    return place->known && strcmp(place->record.token, lease->token) == 0 &&
-           (lease->take_id[0] == '\0' || strcmp(place->record.holder.take_id, lease->take_id) == 0);
+    return strcmp(record->token, lease->token) == 0 &&
+           (lease->take_id[0] == '\0' || strcmp(record->holder.take_id, lease->take_id) == 0);
 }
 
-enum lock_result place_standing(const struct lock_place *place, const char *boot_id,
-                                struct errmsg *why)
+static enum lock_result standing_of(const struct lock_place *place, const char *boot_id,
+                                    struct errmsg *why)
 {
     const struct record *record = &place->record;
     if (record->holder.kept)
@@ -78,6 +81,27 @@ enum lock_result place_standing(const struct lock_place *place, const char *boot
     if (place->locked != PLACE_UNLOCKED || record->holder.detached)
         return LOCK_OK;
     return errmsg_fail(why, LOCK_GONE, "the process that held it has ended");
+}
+
+void search_add(struct lease_search *search, const struct lock_place *place,
+                const struct lease *lease, const char *boot_id)
+{
+    search->unreadable |= place->unreadable;
+    if (!place->unreadable && record_is_newer(&place->record))
+        search->newer = place->record.format;
+    if (!place->known || !is_of(&place->record, lease)) {
+        search->others |= place_is_held(place, boot_id);
+        return;
+    }
+
+    struct errmsg why = {""};
+    enum lock_result standing = standing_of(place, boot_id, &why);
+    if (standing == LOCK_OK || !search->known || place->record.fence > search->place.record.fence) {
+        search->result = standing;
+        search->why = why;
+        search->place = *place;
+    }
+    search->known = true;
 }
 
 /* --- all places --------------------------------------------------------------- */
