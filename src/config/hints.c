@@ -156,11 +156,11 @@ static bool within(const char *a, const char *b, int edits)
         return true;
     if (edits == 0)
         return false;
-    bool swapped = *a != '\0' && a[0] == b[1] && a[1] == b[0];
+    bool both = *a != '\0' && *b != '\0';
     return (*a != '\0' && within(a + 1, b, edits - 1)) ||
            (*b != '\0' && within(a, b + 1, edits - 1)) ||
-           (*a != '\0' && *b != '\0' && within(a + 1, b + 1, edits - 1)) ||
-           (swapped && within(a + 2, b + 2, edits - 1));
+           (both && within(a + 1, b + 1, edits - 1)) ||
+           (both && a[0] == b[1] && a[1] == b[0] && within(a + 2, b + 2, edits - 1));
 }
 
 /* An abbreviation is nearest; then one letter in four may differ; then a word
