@@ -89,7 +89,8 @@ static int take_refused(const struct words *words, const char *word, int error)
     size_t length = strcspn(name, "=");
     enum option_id id = option_by_name(name, length);
 
-    if (error == POPT_ERROR_UNWANTEDARG && (option_is_flag(id) || id == OPT_ATTACH))
+    if (name[length] == '=' && error == POPT_ERROR_UNWANTEDARG &&
+        (option_is_flag(id) || id == OPT_ATTACH))
         return add(words, id, name + length + 1);
     if (!is_no || !option_configurable(id))
         return wrong(words, word, error);
