@@ -7,7 +7,7 @@
 #include "lock/lock_name.h"
 #include "run/acquisition.h"
 #include "run/expiry.h"
-#include "run/held_locks.h"
+#include "run/outer.h"
 #include "store/backend.h"
 
 #include <stdbool.h>
@@ -47,13 +47,17 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
-/* True if DLOCK_HELD has the lock that the options name, and its store confirms it: *backend
+/* LOCK_OK: DLOCK_HELD has the lock that the options name, and its store confirms it: *backend
  * is that store, *under are its options, `key` is the lock's key and *outer what the store
- * reports. A line that has ended, or whose store gives no answer, changes nothing. Close the
- * backend before options_under_free(). */
-bool backend_of_held(struct backend **backend, struct options **under,
-                     const struct options *options, char key[LOCK_KEY_SIZE], struct lease *outer,
-                     int cancel_fd, const struct messages *out);
+ * reports. LOCK_GONE: it has no such lock. A line that has ended, or whose store gives no
+ * answer, changes nothing; but if an ancestor has added the line, the store is asked again for
+ * --outage, and then the result is LOCK_UNAVAILABLE with *why set: what is done under another
+ * store's lock would not be excluded by what the outer lock excludes. Close the backend before
+ * options_under_free(). */
+enum lock_result backend_of_held(struct backend **backend, struct options **under,
+                                 const struct options *options, char key[LOCK_KEY_SIZE],
+                                 struct lease *outer, int cancel_fd, const struct messages *out,
+                                 struct errmsg *why);
 
 /* --- plan.c ---------------------------------------------------------------- */
 

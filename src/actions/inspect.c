@@ -1,8 +1,8 @@
 /* Actions that look at locks, apart from --status: --wait-free, --list and --current. */
 #include "actions/actions_int.h"
 #include "process/signals.h"
-#include "run/nesting.h"
-#include "run/wait.h"
+#include "run/outer.h"
+#include "run/retry.h"
 #include "ui/lock_print.h"
 #include "ui/progress.h"
 #include "ui/report.h"
@@ -89,10 +89,10 @@ static bool held_by_ancestor(const struct target *target)
     struct holder self;
     holder_fill(&self, 0, "");
     for (size_t i = 0; i < state->owner_count; i++)
-        if (nested_by_ancestry(&state->owners[i].holder, &self))
+        if (outer_is_process(&state->owners[i].holder, &self))
             return true;
-    return target->inside || nested_by_attachment(target->backend, target->options->lock_dir,
-                                                  target->key, &outer, bound);
+    return target->inside || outer_is_attached(target->backend, target->options->lock_dir,
+                                               target->key, &outer, bound);
 }
 
 /* An outage lasts no longer than the wait. But each look has a second, like
@@ -103,7 +103,8 @@ static enum lock_result look_within(struct target *target, struct deadline end, 
     struct deadline second = deadline_after(DURATION_S(1));
     if (options->wait.ns > 0)
         target->until = deadline_before(end, second) ? second : end;
-    return retry(target_look, target, duration_min(options->outage, deadline_left(end)), why);
+    return retry_action(target_look, target, duration_min(options->outage, deadline_left(end)), -1,
+                        why);
 }
 
 int action_wait_free(const struct options *options, struct messages *out)
@@ -192,7 +193,7 @@ int action_list(const struct options *options, struct messages *out)
     /* After JSON has been printed, another try cannot take it back. */
     enum lock_result result = options->json
                                   ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
-                                  : retry(list_all, &list, options->outage, &why);
+                                  : retry_action(list_all, &list, options->outage, -1, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (list.short_of_memory) {
@@ -269,7 +270,7 @@ static enum lock_result show_held(const struct options *options, struct messages
         options_under_free(&target.under);
         return result;
     }
-    result = retry(check, &target, options->outage, &why);
+    result = retry_action(check, &target, options->outage, -1, &why);
     if (result == LOCK_OK)
         print_current(&target);
     else if (lock_is_past(result))
@@ -283,17 +284,17 @@ static enum lock_result show_held(const struct options *options, struct messages
 
 int action_current(const struct options *options, struct messages *out)
 {
-    struct held_locks list;
+    struct outer_locks list;
     int status = NONE_STATUS;
     enum lock_result result = LOCK_GONE;
-    bool read = held_locks_read(&list, options->lock_dir), found = false;
+    bool read = outer_read(&list, options->lock_dir), found = false;
     for (size_t i = 0; read && i < list.count && (result == LOCK_OK || result == LOCK_GONE); i++) {
         if (list.list[i].ended)
             continue;
         result = show_held(options, out, &list.list[i], &status);
         found = found || result == LOCK_OK;
     }
-    held_locks_free(&list);
+    outer_free(&list);
     if (!read)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (result != LOCK_OK && result != LOCK_GONE)

@@ -1,7 +1,7 @@
 /* Actions that make one call for one lock: look at it, extend it, end it, pause it. */
 #include "actions/actions_int.h"
-#include "run/nesting.h"
-#include "run/wait.h"
+#include "run/outer.h"
+#include "run/retry.h"
 #include "ui/lock_print.h"
 #include "ui/report.h"
 #include "util/clock.h"
@@ -23,15 +23,21 @@ bool target_by_name(struct target *target, int *status)
 {
     const struct options *options = target->options;
     struct lease outer;
+    struct errmsg why = {""};
+    enum lock_result result = LOCK_GONE;
     if (options->action == ACTION_LIST)
         lock_key_make(target->key, options->prefix, "");
     else if (!lock_key_find(target->key, options, target->out, status))
         return false;
     target->out->key = target->key;
-    target->inside =
-        options->action != ACTION_LIST && backend_of_held(&target->backend, &target->under, options,
-                                                          target->key, &outer, -1, target->out);
-    return target->inside || backend_choose(&target->backend, options, target->out, status);
+    if (options->action != ACTION_LIST)
+        result = backend_of_held(&target->backend, &target->under, options, target->key, &outer, -1,
+                                 target->out, &why);
+    target->inside = result == LOCK_OK;
+    if (result == LOCK_UNAVAILABLE)
+        *status = fail_result(target->out, result, &why);
+    return target->inside ||
+           (result == LOCK_GONE && backend_choose(&target->backend, options, target->out, status));
 }
 
 struct target *target_open(bool (*find)(struct target *, int *status),
@@ -90,7 +96,7 @@ static int act(const struct options *options, struct messages *out,
     if (target == NULL)
         return status;
 
-    enum lock_result result = retry(call, target, options->outage, &why);
+    enum lock_result result = retry_action(call, target, options->outage, -1, &why);
     status = result == LOCK_OK ? show(target) : failed(target, result, &why);
     if (result == LOCK_OK)
         lock_state_free(&target->state);
@@ -239,7 +245,7 @@ static bool names_owner(const struct target *target)
 /* The innermost lock, or that of the name and the token, if it is given; NULL: none. An
  * attached lock that has ended comes after the others that are attached to its process, and
  * before all that are around it: those are not meant by a second --release. */
-static const struct held *innermost(struct target *target, const struct held_locks *list,
+static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
     const struct held *ended = NULL;
@@ -279,11 +285,11 @@ static bool open_held(struct target *target, const struct held *held, int *statu
 static bool find_held(struct target *target, int *status)
 {
     const struct options *options = target->options;
-    struct held_locks list;
+    struct outer_locks list;
     struct errmsg why = {""};
     enum lock_result result = LOCK_GONE;
     bool opened = false;
-    bool read = held_locks_read(&list, options->lock_dir);
+    bool read = outer_read(&list, options->lock_dir);
     const struct held *found = innermost(target, &list, &result, &why);
 
     if (found == NULL && options->name == NULL && result == LOCK_GONE)
@@ -297,7 +303,7 @@ static bool find_held(struct target *target, int *status)
         opened = open_held(target, found, status);
     else
         opened = backend_choose(&target->backend, options, target->out, status);
-    held_locks_free(&list);
+    outer_free(&list);
     return opened;
 }
 
@@ -384,7 +390,7 @@ static enum lock_result look_up(void *data, struct bound bound, struct errmsg *w
 
     holder_fill(&self, 0, "");
     for (size_t i = 0; target->token[0] == '\0' && i < state.owner_count; i++)
-        if (nested_by_ancestry(&state.owners[i].holder, &self))
+        if (outer_is_process(&state.owners[i].holder, &self))
             text_copy(target->token, sizeof target->token, state.owners[i].token);
     const struct lock_owner *owner = lock_state_owner(&state, target->token);
     if (owner != NULL) {
@@ -399,7 +405,7 @@ static enum lock_result look_up(void *data, struct bound bound, struct errmsg *w
 static bool find_owner(struct target *target, int *status)
 {
     struct errmsg why = {""};
-    enum lock_result result = retry(look_up, target, target->options->outage, &why);
+    enum lock_result result = retry_action(look_up, target, target->options->outage, -1, &why);
     if (result != LOCK_OK)
         *status = failed(target, result, &why);
     else if (target->token[0] == '\0' && target->unusable.text[0] != '\0')

@@ -1,7 +1,8 @@
 /* The key and the store of the lock that the options name. */
 #include "actions/actions_int.h"
 #include "redis/url.h"
-#include "run/nesting.h"
+#include "run/outer.h"
+#include "run/retry.h"
 #include "store/file/dir.h"
 #include "store/file/backend.h"
 #include "store/quorum/backend.h"
@@ -289,57 +290,85 @@ static bool names_store(const struct options *under, const struct held *held)
     return under->lock_file != NULL || access(under->lock_dir, F_OK) == 0;
 }
 
-static enum lock_result ask_held(struct backend **backend, struct options **under,
-                                 const struct options *options, const struct held *held,
-                                 struct lease *outer, struct bound bound, struct errmsg *why)
+struct question {
+    struct backend **backend;
+    struct options **under;
+    const struct options *options;
+    const struct held *held;
+    struct lease *outer;
+};
+
+static enum lock_result ask_held(void *data, struct bound bound, struct errmsg *why)
 {
-    int ignored;
+    const struct question *question = data;
+    const struct options *options = question->options, *under;
+    const struct held *held = question->held;
     struct held as_configured = *held;
+    int ignored;
+
     as_configured.store_length = 0;
-    *under = NULL;
+    options_under_free(question->under);
     if (!may_stand_in(options, held))
         return LOCK_GONE;
-    enum lock_result result =
-        options_of_held(under, options, options->lock_file != NULL ? &as_configured : held, why);
+    enum lock_result result = options_of_held(
+        question->under, options, options->lock_file != NULL ? &as_configured : held, why);
+    under = *question->under;
     if (result != LOCK_OK)
         return result;
-    if (!names_store(*under, held) || ((*under)->lock_file != NULL && options->lock_file == NULL))
+    if (!names_store(under, held) || (under->lock_file != NULL && options->lock_file == NULL))
         return LOCK_GONE;
+
     result = strcmp(held->backend, "redis") == 0
-                 ? open_redis(backend, *under, &ignored, why)
-                 : open_backend_open_file(backend, *under, &ignored, why);
+                 ? open_redis(question->backend, under, &ignored, why)
+                 : open_backend_open_file(question->backend, under, &ignored, why);
     if (result != LOCK_OK)
         return result;
-    result = nested_claim_check(*backend, held->key, held, outer, bound, why);
+    result = outer_check(*question->backend, held->key, held, question->outer, bound, why);
     if (result != LOCK_OK) {
-        (*backend)->close(*backend);
-        *backend = NULL;
+        (*question->backend)->close(*question->backend);
+        *question->backend = NULL;
     }
     return result;
 }
 
-bool backend_of_held(struct backend **backend, struct options **under,
-                     const struct options *options, char key[LOCK_KEY_SIZE], struct lease *outer,
-                     int cancel_fd, const struct messages *out)
+enum lock_result backend_of_held(struct backend **backend, struct options **under,
+                                 const struct options *options, char key[LOCK_KEY_SIZE],
+                                 struct lease *outer, int cancel_fd, const struct messages *out,
+                                 struct errmsg *why)
 {
+    static const char cannot[] = "cannot ask the store of the lock that this runs under";
     struct held held;
-    struct bound bound = {deadline_after(NESTING_LIMIT), cancel_fd};
+    struct question question = {backend, under, options, &held, outer};
+    struct bound bound = {deadline_after(OUTER_LIMIT), cancel_fd};
+
     *under = NULL;
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
-        struct errmsg why = {""};
         if (!held_next(&at, &held))
             continue;
-        enum lock_result result = ask_held(backend, under, options, &held, outer, bound, &why);
+        enum lock_result result = ask_held(&question, bound, why);
+        /* A --lock-file is taken nowhere else: the file excludes what it excludes. */
+        bool silent =
+            result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
+        if (silent) {
+            struct duration outage = options->outage;
+            if (!options->waits_forever)
+                outage = duration_min(outage, options->wait);
+            result = retry_action(ask_held, &question, outage, cancel_fd, why);
+        }
         if (result == LOCK_OK) {
             text_copy(key, LOCK_KEY_SIZE, held.key);
             outer->key = key;
-            return true;
+            return LOCK_OK;
         }
         options_under_free(under);
+        if (silent && result == LOCK_UNAVAILABLE) {
+            errmsg_prefix(why, cannot);
+            return LOCK_UNAVAILABLE;
+        }
         if (result == LOCK_REFUSED || result == LOCK_INVALID)
-            say_warning(out, "cannot ask the store of the lock that this runs under: %s", why.text);
-        else if (!lock_is_past(result))
-            say_verbose(out, "cannot ask the store of the lock that this runs under: %s", why.text);
+            say_warning(out, "%s: %s", cannot, why->text);
+        else if (!lock_is_past(result) && result != LOCK_CANCELLED)
+            say_verbose(out, "%s: %s", cannot, why->text);
     }
-    return false;
+    return LOCK_GONE;
 }

@@ -1,5 +1,6 @@
 /* The options of an acquisition, as run/ needs them. */
 #include "actions/actions_int.h"
+#include "store/file/backend.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -59,7 +60,7 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
         .outage = options->outage,
         .conflict_status = options->conflict_status,
         .lock_dir = options->lock_dir,
-        .fallback_to_file = options->fallback_to_file,
+        .open_fallback = options->fallback_to_file ? dir_backend_open : NULL,
     };
     if (!lock_key_find(lock->key, options, out, status) ||
         !acquisition_open(lock, options->owner, command, pid, status))
@@ -86,24 +87,35 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
-/* Of a lock that an ancestor holds nothing is needed but that it is held. */
-static void look_for_outer(struct acquisition *lock, const struct options *options)
+/* Of a lock that an ancestor holds nothing is needed but that it is held. False: reported, and
+ * *status is the exit status. */
+static bool look_for_outer(struct acquisition *lock, const struct options *options, int *status)
 {
     struct options *under;
     struct backend *backend;
     struct lease outer;
-    if (!acquisition_is_for_us(lock) ||
-        !backend_of_held(&backend, &under, options, lock->key, &outer, lock->cancel_fd, lock->out))
-        return;
+    struct errmsg why = {""};
+    enum lock_result result = LOCK_GONE;
+
+    if (acquisition_is_for_us(lock))
+        result = backend_of_held(&backend, &under, options, lock->key, &outer, lock->cancel_fd,
+                                 lock->out, &why);
+    if (result == LOCK_UNAVAILABLE)
+        *status =
+            fail(lock->out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; %s", why.text, lock->undone);
+    if (result != LOCK_OK)
+        return result != LOCK_UNAVAILABLE;
     acquisition_found_outer(lock, outer.mode, outer.slots);
     lock->kind = backend->kind;
     backend->close(backend);
     options_under_free(&under);
+    return true;
 }
 
 bool plan_take(struct acquisition *lock, const struct options *options, int *status)
 {
-    look_for_outer(lock, options);
+    if (!look_for_outer(lock, options, status))
+        return false;
     if (lock->outer != OUTER_NONE)
         return acquisition_take(lock, status);
     if (!backend_choose(&lock->backend, options, lock->out, status))

@@ -1,6 +1,6 @@
 /* The main action: runs a command under the lock. */
 #include "actions/actions_int.h"
-#include "run/held_locks.h"
+#include "run/outer.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"
 #include "ui/report.h"
@@ -203,8 +203,8 @@ static int run_command(struct run_run *run)
     struct errmsg why = {""};
     struct outcome outcome;
     environment_copy(&run->environment);
-    held_locks_export(&run->environment, &lock->lease, lock->kind,
-                      lock->where != NULL ? lock->where : lock->kind);
+    outer_export(&run->environment, &lock->lease, lock->kind,
+                 lock->where != NULL ? lock->where : lock->kind);
     if (run->options->heartbeat && !open_heartbeat(run, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
     if (run->environment.short_of_memory)

@@ -1,21 +1,12 @@
 #include "run/acquisition.h"
 
-#include "run/nesting.h"
-#include "run/wait.h"
-#include "store/file/backend.h"
-#include "ui/lock_print.h"
-#include "ui/wait_text.h"
+#include "run/retry.h"
 #include "util/clock.h"
-#include "util/text.h"
 
-#include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-/* How long to retry a release; after that the lease expires by itself. No try begins in the last
+/* How long to retry a release; after that the lease expires by itself. No try starts in the last
  * interval: there is too little time left for an answer, and a server that has just said why it
  * cannot release the lock would be reported as one that did not answer. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
@@ -55,261 +46,14 @@ int acquisition_close(struct acquisition *acquisition, int status)
     return acquisition->ended_by != 0 ? signals_die_by(acquisition->ended_by) : status;
 }
 
-/* --- taking -------------------------------------------------------------- */
-
-/* Why the lock could not be acquired. Returns text. */
-static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
-{
-    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "";
-    if (holder->pause.left.ns > 0)
-        return text_copy(text, size, pause_format(&holder->pause, who));
-    bool expires = holder->expires && holder->refusal != REFUSED_QUEUED,
-         known = holder->known && holder->refusal != REFUSED_QUEUED;
-    if (expires)
-        duration_rounded(holder->left, left, sizeof left);
-    if (known)
-        holder_since_format(holder, since);
-    snprintf(text, size, "%s%s%s%s%s%s",
-             holder_refusal_format(holder, slots, holder_life_held(holder), who), since,
-             !expires       ? ""
-             : holder->kept ? ", for another "
-                            : ", whose lease ends in ",
-             left, known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
-    return text;
-}
-
-/* The last take was released again: the next one needs a new take id. */
-static void take_anew(void *data)
-{
-    struct acquisition *acquisition = data;
-    acquisition->gave_back = true;
-    token_make(acquisition->take_id);
-}
-
-static int not_taken(struct acquisition *acquisition, enum lock_result result,
-                     const struct holder *holder, const struct waited *waited,
-                     const struct errmsg *why)
-{
-    const struct messages *out = acquisition->out;
-    char time[DURATION_TEXT_SIZE], who[2 * HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
-    if (acquisition->outer == OUTER_CONFLICTS)
-        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                    "the command that this runs in holds the lock in another mode, and the wait "
-                    "would never end; %s",
-                    acquisition->undone);
-    if (result == LOCK_HELD && holder->refusal == REFUSED_DONE) {
-        int64_t ago = wall_now_ms() - holder->since_wall_ms;
-        duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
-        return fail(out, FAIL_DONE, acquisition->conflict_status,
-                    "the last success began %s ago on %s (--once-per); %s", time, holder->host,
-                    acquisition->undone);
-    }
-    if (result == LOCK_HELD) {
-        bool waits = acquisition->waits_forever || acquisition->wait.ns > 0;
-        enum failure failure = holder->pause.left.ns > 0 ? FAIL_PAUSED
-                               : waits                   ? FAIL_TIMEOUT
-                                                         : FAIL_HELD;
-        return fail(out, failure, acquisition->conflict_status, "%s%s%s",
-                    refusal_format(holder, acquisition->request.slots, who, sizeof who),
-                    waits ? "; not taken after " : "",
-                    waits ? duration_rounded(waited->time, time, sizeof time) : "");
-    }
-    if (result == LOCK_CANCELLED) {
-        acquisition->ended_by = signals_ended_by(&acquisition->signals);
-        if (acquisition->ended_by != 0)
-            return STATUS_SIGNAL_BASE + acquisition->ended_by;
-        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                    "process %ld, which the lock was for, has ended; %s",
-                    (long)acquisition->request.self.pid, acquisition->undone);
-    }
-    if (result == LOCK_UNAVAILABLE)
-        return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; %s; %s", why->text,
-                    tried_format(waited->tries, waited->outage, tried), acquisition->undone);
-    return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text,
-                acquisition->undone);
-}
-
-void acquisition_found_outer(struct acquisition *acquisition, enum lock_mode mode, int slots)
-{
-    const struct lock_request *request = &acquisition->request;
-    bool covers = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
-                                         : mode == request->mode && slots == request->slots;
-    acquisition->outer = covers ? OUTER_COVERS : OUTER_CONFLICTS;
-}
-
-/* If the release of a take that came too late was lost, that take refuses us
- * until its lease ends. It is then a holder to wait for, not a lock that we run
- * under, since it would not have been granted inside of one. The time of the
- * take cannot tell the two apart, because clocks are set. */
-static bool is_ancestor(const struct acquisition *acquisition, const struct holder *holder)
-{
-    const struct holder *self = &acquisition->request.self;
-    return nested_by_ancestry(holder, self) &&
-           !(acquisition->gave_back && holder_is_process(holder, self));
-}
-
-bool acquisition_is_for_us(const struct acquisition *acquisition)
-{
-    pid_t pid = acquisition->request.self.pid;
-    return pid == getpid() || pid == getppid();
-}
-
-/* By what is attached to our callers, which is looked for only once, because it reads a
- * directory. */
-static void look_for_attachment(struct acquisition *acquisition)
-{
-    struct lease outer = {0};
-    struct bound bound = {deadline_after(NESTING_LIMIT), acquisition->cancel_fd};
-    if (!acquisition_is_for_us(acquisition) || acquisition->searched)
-        return;
-    acquisition->searched = true;
-    if (nested_by_attachment(acquisition->backend, acquisition->lock_dir, acquisition->key, &outer,
-                             bound))
-        acquisition_found_outer(acquisition, outer.mode, outer.slots);
-}
-
-/* If several share the lock, the refusal names one of them. */
-static void look_for_ancestor(struct acquisition *acquisition)
-{
-    struct lock_state state;
-    struct errmsg ignored = {""};
-    struct bound bound = {deadline_after(NESTING_LIMIT), acquisition->cancel_fd};
-    if (acquisition->looked)
-        return;
-    acquisition->looked = true;
-    if (!nested_in_dlock(acquisition->request.self.pid))
-        return;
-    if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound,
-                                   &ignored) != LOCK_OK)
-        return;
-    for (size_t i = 0; i < state.owner_count; i++) {
-        if (is_ancestor(acquisition, &state.owners[i].holder)) {
-            acquisition_found_outer(acquisition, state.mode, state.slots);
-            break;
-        }
-    }
-    lock_state_free(&state);
-}
-
-static bool acquisition_held_by_ancestor(void *data, const struct holder *holder)
-{
-    struct acquisition *acquisition = data;
-    bool covers = !holder->shares, conflicts = acquisition->request.mode == MODE_EXCLUSIVE;
-    if (holder->shares)
-        look_for_ancestor(acquisition);
-    if (acquisition->outer == OUTER_NONE && (covers || conflicts) &&
-        is_ancestor(acquisition, holder))
-        acquisition_found_outer(acquisition, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
-    if (acquisition->outer == OUTER_NONE && (!holder->known || holder->shares) &&
-        holder->refusal != REFUSED_QUEUED)
-        look_for_attachment(acquisition);
-    return acquisition->outer != OUTER_NONE;
-}
-
-/* Waits for what is left of --wait after `already`. */
-static enum lock_result wait_on(struct acquisition *acquisition, struct duration already,
-                                struct holder *holder, struct waited *waited, struct errmsg *why)
-{
-    struct duration wait = acquisition->wait;
-    struct patience patience = {
-        .forever = acquisition->waits_forever,
-        .wait = {wait.ns > already.ns ? wait.ns - already.ns : 0},
-        .outage = acquisition->outage,
-        .view = &acquisition->view,
-        .is_own = acquisition_held_by_ancestor,
-        .take_anew = take_anew,
-        .data = acquisition,
-    };
-    enum lock_result result =
-        wait_for_lock(acquisition->backend, &acquisition->request, &patience,
-                      acquisition->cancel_fd, &acquisition->lease, holder, waited, why);
-    progress_hide(&acquisition->view);
-    if (acquisition->backend->warning != NULL)
-        say_warning(acquisition->out, "%s", acquisition->backend->warning);
-    return result;
-}
-
-static void say_taken(const struct acquisition *acquisition, const char *time)
-{
-    const struct backend *backend = acquisition->backend;
-    char until[40];
-    if (acquisition->out->verbosity < 1)
-        return;
-    wall_format_local(wall_at_ms(acquisition->lease.deadline), until, sizeof until);
-    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s",
-                backend->kind, acquisition->lease.fence, backend->note != NULL ? ", " : "",
-                backend->note != NULL ? backend->note : "", time, until);
-}
-
-/* The file lock of --fallback, with a warning. False: reported. */
-static bool fall_back(struct acquisition *acquisition, const struct errmsg *outage, int *status)
-{
-    struct errmsg why = {""};
-    acquisition->backend->close(acquisition->backend);
-    acquisition->backend = NULL;
-    acquisition->looked = false; /* not there */
-    enum lock_result result = dir_backend_open(&acquisition->backend, acquisition->lock_dir, &why);
-    acquisition->kind = "file";
-    if (result == LOCK_OK)
-        say_warning(acquisition->out,
-                    "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
-                    "host alone",
-                    outage->text);
-    else
-        *status = fail_result(acquisition->out, result, &why);
-    return result == LOCK_OK;
-}
-
-bool acquisition_take(struct acquisition *acquisition, int *status)
-{
-    struct messages *out = acquisition->out;
-    struct holder holder = {0};
-    struct waited waited = {0};
-    struct errmsg why = {""};
-    /* A shared request would be granted once more; an exclusive one is refused,
-     * and the holder in the refusal may be any of them. */
-    if (acquisition->outer == OUTER_NONE && acquisition->request.mode != MODE_EXCLUSIVE) {
-        look_for_attachment(acquisition);
-        if (acquisition->outer == OUTER_NONE)
-            look_for_ancestor(acquisition);
-    }
-    if (acquisition->outer == OUTER_CONFLICTS)
-        *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
-    if (acquisition->outer != OUTER_NONE)
-        return acquisition->outer == OUTER_COVERS;
-    progress_open(&acquisition->view, &acquisition->awaited,
-                  acquisition->waits_forever || acquisition->wait.ns > 0, out);
-    enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
-    if (result == LOCK_UNAVAILABLE && acquisition->fallback_to_file &&
-        strcmp(acquisition->backend->kind, "redis") == 0) {
-        struct duration already = waited.time;
-        if (!fall_back(acquisition, &why, status))
-            return false;
-        result = wait_on(acquisition, already, &holder, &waited, &why);
-        waited.time.ns += already.ns;
-    }
-    acquisition->waited = out->waited = waited.time;
-    if (acquisition->outer == OUTER_COVERS)
-        return true;
-    char time[DURATION_TEXT_SIZE];
-    if (result == LOCK_OK)
-        say_taken(acquisition, duration_rounded(waited.time, time, sizeof time));
-    else
-        *status = not_taken(acquisition, result, &holder, &waited, &why);
-    return result == LOCK_OK;
-}
-
 /* --- releasing ----------------------------------------------------------- */
 
-/* Waits for `until`. False if a signal has come that would end a program. */
-static bool pause_release(const struct acquisition *acquisition, struct deadline until)
-{
-    struct pollfd fd = {.fd = acquisition->signals.fd, .events = POLLIN};
-    while (deadline_poll(&fd, 1, until) > 0)
-        if (signals_ended_by(&acquisition->signals) != 0)
-            return false;
-    return true;
-}
+struct release {
+    struct acquisition *acquisition;
+    struct retries tries;
+    struct deadline limit;
+    struct errmsg failure; /* of the last try that got nowhere */
+};
 
 /* Signals from before were for the command.
  *
@@ -327,41 +71,54 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
  *     LOCK_UNAVAILABLE if an earlier try has failed: that is why it was not released
  *   a server that hangs gets no further before this process has ended -> it carries out the last
  *     try all the same, and so remembers the run */
+static enum lock_result release_once(void *data, struct bound bound, struct errmsg *why)
+{
+    struct release *release = data;
+    struct backend *backend = release->acquisition->backend;
+    const struct lease *lease = &release->acquisition->lease;
+    struct deadline end = lease->deadline;
+    bool last = deadline_passed(end);
+
+    bound.until = release->limit;
+    if (!last)
+        bound.until = deadline_earlier(release->limit, deadline_plus(end, under_way_limit));
+    enum lock_result result = backend->release(backend, lease, bound, why);
+    if (result == LOCK_CANCELLED) {
+        last = true;
+        bound.until = deadline_earlier(release->limit, deadline_after(under_way_limit));
+        bound.cancel_fd = -1;
+        result = backend->release(backend, lease, bound, why);
+    }
+
+    if (result == LOCK_ENDED && !deadline_passed(end))
+        return LOCK_GONE;
+    if (result == LOCK_ENDED && release->failure.text[0] != '\0')
+        *why = release->failure;
+    else if (result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM)
+        return result;
+    release->failure = *why;
+    if (last || result == LOCK_ENDED)
+        release->tries.end = deadline_now();
+    return LOCK_UNAVAILABLE;
+}
+
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why)
 {
-    struct backend *backend = acquisition->backend;
-    struct deadline end = acquisition->lease.deadline,
-                    late = deadline_plus(deadline_after(deadline_left(end)), once_more_limit),
-                    limit = deadline_earlier(deadline_after(release_limit), late);
-    struct errmsg failure = {""}; /* of the last try that got nowhere */
-    bool told = false;            /* to end, by a signal */
+    struct deadline late =
+        deadline_plus(deadline_after(deadline_left(acquisition->lease.deadline)), once_more_limit);
+    struct release release = {
+        .acquisition = acquisition,
+        .tries = retries_for(release_limit, acquisition->signals.fd),
+        .limit = deadline_earlier(deadline_after(release_limit), late),
+    };
+
+    release.tries.end = deadline_minus(release.limit, release_interval);
+    release.tries.pause = release.tries.pause_most = release_interval;
     signals_narrow(&acquisition->signals);
     (void)signals_ended_by(&acquisition->signals);
-    for (;;) {
-        bool last = told || deadline_passed(end);
-        struct deadline until =
-            last ? limit : deadline_earlier(limit, deadline_plus(end, under_way_limit));
-        struct bound bound = {until, told ? -1 : acquisition->signals.fd};
-        enum lock_result result = backend->release(backend, &acquisition->lease, bound, why);
-        if (result == LOCK_ENDED && !deadline_passed(end))
-            return LOCK_GONE;
-        if (result == LOCK_ENDED && failure.text[0] != '\0') {
-            *why = failure;
-            return LOCK_UNAVAILABLE;
-        }
-        if (result == LOCK_CANCELLED) {
-            told = true;
-            limit = deadline_earlier(limit, deadline_after(under_way_limit));
-            continue;
-        }
-        if (result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM)
-            return result;
-        failure = *why;
-        struct deadline next = deadline_after(duration_jittered(release_interval));
-        if (last || !pause_release(acquisition, deadline_earlier(next, end)) ||
-            deadline_passed(deadline_minus(limit, release_interval)))
-            return result;
-    }
+    enum lock_result result = retry(&release.tries, release_once, &release, why);
+    retries_close(&release.tries);
+    return result == LOCK_CANCELLED ? LOCK_UNAVAILABLE : result;
 }
 
 void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result,

@@ -25,10 +25,12 @@ struct acquisition {
     struct lock_request request; /* but for what acquisition_open() makes */
     struct awaited_lock awaited;
     bool waits_forever;
-    struct duration wait, outage; /* as in struct patience */
+    struct duration wait;   /* if not for ever; zero: at most for a guard of --attach */
+    struct duration outage; /* how long a store that is down is tried, within `wait` */
     int conflict_status;
     const char *lock_dir; /* NULL: the default */
-    bool fallback_to_file;
+    /* Opens the store that replaces Redis if it is unreachable; NULL: none does. */
+    enum lock_result (*open_fallback)(struct backend **, const char *lock_dir, struct errmsg *);
     struct backend *backend; /* for acquisition_take(), and closed here; NULL: not open */
     const char *kind;        /* of the store; NULL: it is not chosen yet */
     char *where; /* the store for DLOCK_HELD, freed here; NULL: its kind is all that is known */
@@ -41,8 +43,7 @@ struct acquisition {
     struct lease lease;
     struct duration waited;
     enum outer_lock outer;
-    bool looked;    /* an ancestor was looked for among several who share the lock */
-    bool searched;  /* and in the lock directory, for what is attached to one */
+    bool searched;  /* for an ancestor that shares the lock, and for what is attached to one */
     bool gave_back; /* a take of ours that came too late, and may still be in force */
     int ended_by;   /* the signal; 0: none */
     struct progress view;
@@ -70,8 +71,8 @@ void acquisition_found_outer(struct acquisition *acquisition, enum lock_mode mod
 bool acquisition_take(struct acquisition *acquisition, int *status);
 
 /* Tries for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
- * LOCK_RELEASED, LOCK_ENDED, or the error that prevented the release: then the lock expires
- * by itself. */
+ * LOCK_RELEASED, LOCK_ENDED, or LOCK_UNAVAILABLE or another error that prevented the
+ * release: then the lock expires by itself. */
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why);
 
 /* Reports the result: with -v, or as a warning if the lock remains. */

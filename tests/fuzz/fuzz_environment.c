@@ -5,7 +5,7 @@
 #include "config/config_int.h"
 #include "fuzz_options.h"
 #include "redis/url.h"
-#include "run/held_locks.h"
+#include "run/outer.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -25,9 +25,9 @@ static void set_variables(char *input)
     }
 }
 
-static void expect_held(struct held_locks *list)
+static void expect_held(struct outer_locks *list)
 {
-    fuzz_expect(held_locks_read(list, "/nonexistent"));
+    fuzz_expect(outer_read(list, "/nonexistent"));
     for (size_t i = 0; i < list->count; i++)
         fuzz_expect(list->list[i].backend[0] != '\0' && list->list[i].token[0] != '\0' &&
                     list->list[i].key[0] != '\0' && strchr(list->list[i].key, '\n') == NULL &&
@@ -77,14 +77,14 @@ static void expect_inner(const struct options *outer, const char *backend, size_
     char program[] = "dlock", name[] = "job", command[] = "true",
          *argv[] = {program, name, command, NULL};
     struct options inner;
-    struct held_locks list;
+    struct outer_locks list;
     struct environment environment;
     char **outside_list = environ;
     struct errmsg why = {""};
     environment_copy(&environment);
     char *where = held_store_format(&outer->settings, backend, "/a dir");
     fuzz_expect(where != NULL);
-    held_locks_export(&environment, &lease, backend, where);
+    outer_export(&environment, &lease, backend, where);
     free(where);
     fuzz_expect(!environment.short_of_memory);
     environ = environment.list;
@@ -93,7 +93,7 @@ static void expect_inner(const struct options *outer, const char *backend, size_
                 strcmp(list.list[0].token, lease.token) == 0 &&
                 strcmp(list.list[0].backend, backend) == 0);
     expect_store(outer, &list.list[0]);
-    held_locks_free(&list);
+    outer_free(&list);
     fuzz_expect(options_read(&inner, 3, argv, &why) == SETTINGS_OK &&
                 inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&
                 inner.backend == outer->backend);
@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
          *argv[] = {program, name, command, NULL};
     char *input = fuzz_text(data, size);
     struct options options;
-    struct held_locks list;
+    struct outer_locks list;
     struct errmsg why = {""};
     set_variables(input);
     expect_held(&list);
@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect_options(&options, result, &why);
     if (result == SETTINGS_OK)
         expect_inner(&options, options.redis != NULL ? "redis" : "file", list.count);
-    held_locks_free(&list);
+    outer_free(&list);
     options_free(&options);
     free(input);
     return 0;

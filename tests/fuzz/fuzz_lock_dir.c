@@ -11,7 +11,7 @@
  * A boot id of zeros stands for the one of this boot. */
 #include "fuzz_print.h"
 #include "process/procfs.h"
-#include "run/attach_record.h"
+#include "run/outer.h"
 #include "store/file/backend.h"
 #include "store/file/file_int.h"
 
@@ -120,14 +120,14 @@ static void make_runs(const char *bytes, size_t size)
 
 static void find_attached(void)
 {
-    struct held_locks list = {0};
-    attach_record_find(&list, folder);
+    struct outer_locks list = {0};
+    outer_read_attached(&list, folder);
     for (size_t i = 0; i < list.count; i++) {
         const struct held *held = &list.list[i];
         fuzz_expect(held->backend[0] != '\0' && held->token[0] != '\0' && held->key[0] != '\0' &&
                     strchr(held->key, '\n') == NULL && strpbrk(held->token, " \n") == NULL);
     }
-    held_locks_free(&list);
+    outer_free(&list);
 }
 
 static bool visit_state(void *data, const struct lock_state *state)

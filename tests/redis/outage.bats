@@ -59,6 +59,29 @@ taken_after() { # ERROR COMMAND...
 }
 
 # bats test_tags=slow
+@test "the store of the lock around it does not answer: a dlock inside takes the lock nowhere else" {
+    start_redis
+    export DLOCK_LOCK_DIR=$T/locks
+    # shellcheck disable=SC2016
+    fails_with 69 'cannot ask the store of the lock that this runs under: .*; tried [2-9] times? in [0-9.]+m?s; the command was not run' \
+        dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock --outage=1s job touch "$T/ran"; echo $? >"$T/status"
+            dlock --status --outage=0 job; echo $? >>"$T/status"; mv "$T/away" "$T/redis.sock"; exit "$(head -n 1 "$T/status")"'
+    equals "$(cat "$T/status")" $'69\n69'
+    [ ! -e "$T/ran" ]
+    # It answers within the outage.
+    # shellcheck disable=SC2016
+    fails_with 0 'already holds the lock' dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock -v --outage=20s job touch "$T/ran" &
+        sleep 0.5; mv "$T/away" "$T/redis.sock"; wait $!'
+    [ -e "$T/ran" ]
+    # A line that no ancestor has added may be an old one.
+    # shellcheck disable=SC2016
+    dlock -r "$URL" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"'
+    mv "$T/redis.sock" "$T/away"
+    DLOCK_HELD=$(cat "$T/held_by") dlock other -- dlock job true
+    mv "$T/away" "$T/redis.sock"
+}
+
+# bats test_tags=slow
 @test "a crowd that gives up takes that are held up on their way leaves no lock" {
     start_redis
     dlock -r "$URL" job true

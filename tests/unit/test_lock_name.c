@@ -4,7 +4,7 @@
 
 #include "lock/lock_name.h"
 #include "lock/token.h"
-#include "run/held_locks.h"
+#include "run/outer.h"
 #include "store/redis/redis_int.h"
 
 #include <limits.h>

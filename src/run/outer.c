@@ -1,0 +1,466 @@
+/* A dlock inside a lock finds it in one of three ways. All of them end in the store, which says
+ * whether the lock is held. These cases must keep working:
+ *
+ *   case                               found by
+ *   a command of dlock                 DLOCK_HELD
+ *   another pid namespace              DLOCK_HELD alone: neither the holder nor a record of it
+ *                                      means a process that can be seen from there
+ *   sudo, env -i                       the holder's process, an ancestor; that of a --lock-file
+ *                                      by /proc/locks, or by its claim (store/file/claim.c)
+ *   --attach in a script               the record; the holder's process, which is the script
+ *   --attach=PID, and inside of it     the same
+ *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take any more
+ *   the same, and no answer            nothing, unless an ancestor has added the line
+ *
+ * A record is the file DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME OUTSIDE
+ * BACKEND?STORE TOKEN TAKE KEY": the start time of the process and its pid namespace (containers
+ * may share the directory), when this was written, on the boot clock, and how many locks
+ * DLOCK_HELD had then.
+ *
+ * A guard keeps its file locked (flock(2)) for as long as it lives, so a file that can be locked
+ * has no owner. It stays while the process lives to which the lock was attached: there,
+ * --release without a name means the lock that has ended, and no lock around it. Then the
+ * process that finds the file removes it:
+ *   found between the guard's open() and its flock() -> the guard finds its file without a
+ *                    name, or locked by the finder, and makes another
+ *   found before the line is written, or half of it -> it has no complete line: it is not
+ *                    reported, and if it is not locked, it is removed
+ *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is not used again,
+ *                    so neither removes another file
+ *   the guard has released its lock, and the process lives on -> the guard leaves the file, and
+ *                    removes what earlier guards of this process have left
+ *   left in another pid namespace -> this process cannot see whether that one lives: removed
+ *                    after a day
+ */
+#include "run/outer.h"
+
+#include "store/file/dir.h"
+#include "util/array.h"
+#include "util/clock.h"
+#include "util/fileutils.h"
+#include "util/thread.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX ".attached-"
+
+enum {
+    FOUND_MOST = 1024,
+    TRIES_MOST = 20,
+    WHERE_MOST = 4096,
+    LINE_SIZE = 96 + WHERE_MOST + sizeof(struct held)
+};
+
+static const struct duration left_most = {INT64_C(86400) * NS_PER_S};
+
+/* --- a line --------------------------------------------------------------- */
+
+/* Copies the word at *at, and moves *at to the next one. */
+static bool copy_word(char *target, size_t size, const char **at)
+{
+    const char *word = *at;
+    size_t length = strcspn(word, " \n");
+
+    if (word[length] != ' ' || length == 0 || length >= size)
+        return false;
+    memcpy(target, word, length);
+    target[length] = '\0';
+    *at = word + length + 1;
+    return true;
+}
+
+/* A key may contain spaces, and so comes last. */
+bool held_next(const char **at, struct held *held)
+{
+    const char *line = *at, *end = line + strcspn(line, "\n");
+    size_t kind = strcspn(line, "? \n"), word = strcspn(line, " \n");
+
+    *at = *end == '\n' ? end + 1 : NULL;
+    if (kind == 0 || kind >= sizeof held->backend)
+        return false;
+    memcpy(held->backend, line, kind);
+    held->backend[kind] = '\0';
+    held->store = line + kind + (kind < word);
+    held->store_length = (size_t)(line + word - held->store);
+
+    line += word;
+    if (*line++ != ' ' || !copy_word(held->token, sizeof held->token, &line) ||
+        !copy_word(held->take_id, sizeof held->take_id, &line))
+        return false;
+    size_t length = (size_t)(end - line);
+    if (length == 0 || length >= sizeof held->key)
+        return false;
+    memcpy(held->key, line, length);
+    held->key[length] = '\0';
+    return true;
+}
+
+/* Goes on to the next ancestor that is a dlock. An outer one may be another build, or bear
+ * another name as we do. */
+static bool next_dlock(struct proc_ancestry *at, const struct proc_stat *self)
+{
+    while (proc_next_ancestor(at))
+        if (at->pid != getpid() && (strncmp(at->stat.name, "dlock", strlen("dlock")) == 0 ||
+                                    strcmp(at->stat.name, self->name) == 0))
+            return true;
+    return false;
+}
+
+bool outer_has_dlock(pid_t self)
+{
+    struct proc_ancestry at = {.next = self};
+    struct proc_stat own;
+
+    return !proc_stat_read(0, &own) || next_dlock(&at, &own);
+}
+
+/* A dlock that has found the lines in its own environment has not added them. */
+bool held_added_by_ancestor(const char *end)
+{
+    struct proc_ancestry at = {.next = getpid()};
+    struct proc_stat own;
+    const char *held = getenv("DLOCK_HELD");
+    bool found = false;
+
+    if (held == NULL || !proc_stat_read(0, &own))
+        return false;
+    char *lines = end != NULL ? strndup(held, (size_t)(end - held) - 1) : strdup(held);
+    while (!found && lines != NULL && next_dlock(&at, &own))
+        found = !proc_environ_has(at.pid, "DLOCK_HELD", lines);
+    found = found || lines == NULL;
+    free(lines);
+    return found;
+}
+
+/* --- the list ------------------------------------------------------------- */
+
+static void add(struct outer_locks *locks, const struct held *held)
+{
+    char *store = strndup(held->store, held->store_length);
+    struct held *added = NULL;
+
+    if (store != NULL)
+        added = array_add(&locks->list, &locks->count, &locks->room, sizeof *added);
+    if (added == NULL) {
+        locks->short_of_memory = true;
+        free(store);
+        return;
+    }
+    *added = *held;
+    added->store = store;
+}
+
+static int innermost_first(const void *a, const void *b)
+{
+    const struct held *left = a, *right = b;
+    if (left->depth != right->depth)
+        return left->depth > right->depth ? -1 : 1;
+    return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
+}
+
+/* The innermost comes last in DLOCK_HELD. Locks that a script got through its environment
+ * lie outside of those attached to it, and locks added to the environment since then lie
+ * inside. So the depth of the Nth line, from 0, is 2 N + 1, and that of a lock which was attached
+ * when there were N lines is 2 N. */
+bool outer_read(struct outer_locks *locks, const char *lock_dir)
+{
+    struct held held = {.depth = 1};
+
+    *locks = (struct outer_locks){0};
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
+        if (held_next(&at, &held)) {
+            add(locks, &held);
+            held.depth += 2;
+        }
+    }
+    outer_read_attached(locks, lock_dir);
+    if (locks->count > 1)
+        qsort(locks->list, locks->count, sizeof *locks->list, innermost_first);
+    return !locks->short_of_memory;
+}
+
+void outer_free(struct outer_locks *locks)
+{
+    for (size_t i = 0; i < locks->count; i++)
+        free((void *)(uintptr_t)locks->list[i].store);
+    free(locks->list);
+    *locks = (struct outer_locks){0};
+}
+
+/* --- records -------------------------------------------------------------- */
+
+static bool parse(char *line, struct process_id *target, int64_t *pid_space, struct held *found)
+{
+    char *end = NULL;
+    line[strcspn(line, "\n")] = '\0';
+    target->start = strtoll(line, &end, 10);
+    *pid_space = strtoll(end, &end, 10);
+    found->boot_ns = strtoll(end, &end, 10);
+    found->depth = 2 * strtoul(end, &end, 10);
+    const char *rest = end + strspn(end, " ");
+    return held_next(&rest, found);
+}
+
+/* False if the record is for no living process: then the caller removes the file. */
+static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
+{
+    char line[LINE_SIZE];
+    struct process_id target = {.pid = pid};
+    int64_t space, our_space = proc_pid_space();
+    struct held found = {.ended = ended, .attached_to = pid};
+
+    ssize_t length = read(fd, line, LINE_SIZE - 1);
+    line[length > 0 ? length : 0] = '\0';
+    /* Only a complete line ends in a newline. */
+    if (strchr(line, '\n') == NULL || !parse(line, &target, &space, &found))
+        return false;
+
+    if (our_space == 0 || space != our_space) {
+        struct duration age = deadline_gap((struct deadline){found.boot_ns}, deadline_now());
+        return age.ns < left_most.ns;
+    }
+    if (locks->count < FOUND_MOST &&
+        proc_descends_from(getpid(), target)) /* the script may have become this process */
+        add(locks, &found);
+    return proc_life(target) != PROCESS_ENDED;
+}
+
+/* Only a record of our own user counts. */
+static void look_at_record(struct outer_locks *locks, int dir_fd, const char *name)
+{
+    struct stat status;
+    int fd = file_open(dir_fd, name, O_RDONLY | O_NOFOLLOW, &status);
+
+    if (fd < 0)
+        return;
+    if (S_ISREG(status.st_mode) && status.st_uid == geteuid()) {
+        bool ended = flock(fd, LOCK_SH | LOCK_NB) == 0;
+        pid_t pid = (pid_t)strtol(name + strlen(PREFIX), NULL, 10);
+        if (!add_record(locks, fd, pid, ended) && ended)
+            (void)!unlinkat(dir_fd, name, 0);
+    }
+    close(fd);
+}
+
+/* Another user's directory may have any number of files. */
+static void search_dir(struct outer_locks *locks, const char *path)
+{
+    struct stat status;
+    int fd = file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &status);
+    DIR *dir = fd >= 0 && lock_dir_may_use(&status) ? fdopendir(fd) : NULL;
+
+    if (dir == NULL) {
+        fd_close(&fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0)
+            look_at_record(locks, fd, entry->d_name);
+    closedir(dir);
+}
+
+void outer_read_attached(struct outer_locks *locks, const char *lock_dir)
+{
+    char path[64];
+
+    if (lock_dir != NULL)
+        search_dir(locks, lock_dir);
+    /* Which of the defaults was used may have changed since. */
+    for (enum lock_dir_place place = 0; lock_dir == NULL && place < LOCK_DIR_GIVEN; place++) {
+        lock_dir_default(place, path, sizeof path);
+        search_dir(locks, path);
+    }
+}
+
+/* --- in the store --------------------------------------------------------- */
+
+enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
+                             struct lease *lease, struct bound bound, struct errmsg *why)
+{
+    if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, key) != 0)
+        return LOCK_GONE;
+    *lease =
+        (struct lease){.key = key, .token = held->token, .take_id = held->take_id, .outside = true};
+    enum lock_result result = backend->check(backend, lease, bound, why);
+    lease->token = lease->take_id = ""; /* they were the claim's own */
+    return result;
+}
+
+bool outer_is_attached(struct backend *backend, const char *lock_dir, const char *key,
+                       struct lease *lease, struct bound bound)
+{
+    struct outer_locks attached = {0};
+    struct errmsg ignored = {""};
+    bool holds = false;
+
+    outer_read_attached(&attached, lock_dir);
+    for (size_t i = 0; i < attached.count && !holds; i++)
+        holds = !attached.list[i].ended &&
+                outer_check(backend, key, &attached.list[i], lease, bound, &ignored) == LOCK_OK;
+    outer_free(&attached);
+    return holds;
+}
+
+bool outer_is_process(const struct holder *holder, const struct holder *self)
+{
+    return holder_is_near(holder, self) && !holder->kept && !holder->detached &&
+           proc_descends_from(self->pid, (struct process_id){holder->pid, holder->pid_start});
+}
+
+/* --- for those inside: the environment ------------------------------------ */
+
+/* Whole seconds if possible, otherwise down to the millisecond. */
+static void format_seconds(struct duration d, char *text, size_t size)
+{
+    int64_t ms = d.ns / NS_PER_MS;
+    if (ms % 1000 == 0)
+        snprintf(text, size, "%" PRId64, ms / 1000);
+    else
+        snprintf(text, size, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+}
+
+/* The innermost lock comes last. */
+static void export_held(struct environment *environment, const struct lease *lease,
+                        const char *where)
+{
+    const char *outer = environment_get(environment, "DLOCK_HELD");
+    char *held = NULL;
+
+    if (outer == NULL)
+        outer = "";
+    if (asprintf(&held, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", where, lease->token,
+                 lease->take_id, lease->key) < 0) {
+        environment->short_of_memory = true;
+        return;
+    }
+    environment_set(environment, "DLOCK_HELD", held);
+    free(held);
+}
+
+void outer_export(struct environment *environment, const struct lease *lease, const char *backend,
+                  const char *where)
+{
+    char number[24], ttl[32], expires[32];
+
+    environment_set(environment, "DLOCK_NAME", lease->name);
+    environment_set(environment, "DLOCK_LOCK_KEY", lease->key);
+    environment_set(environment, "DLOCK_LOCK_OWNER", lease->token);
+    format_seconds(lease->ttl, ttl, sizeof ttl);
+    environment_set(environment, "DLOCK_LOCK_TTL", ttl);
+    environment_set(environment, "DLOCK_LOCK_BACKEND", backend);
+    snprintf(number, sizeof number, "%" PRId64, lease->fence);
+    environment_set(environment, "DLOCK_FENCE", number);
+    wall_format(wall_at_ms(lease->deadline), expires, sizeof expires);
+    environment_set(environment, "DLOCK_EXPIRES_AT", expires);
+    snprintf(number, sizeof number, "%d", lease->slot);
+    /* An outer lock's slot does not apply to this lock. */
+    environment_set(environment, "DLOCK_SLOT", lease->slot >= 0 ? number : NULL);
+    export_held(environment, lease, where);
+}
+
+/* --- for those inside: the guard's own record ------------------------------ */
+
+/* True if the file was created and locked, and still exists. */
+static bool make_file(struct attach_record *attached, pid_t pid)
+{
+    struct stat status;
+    char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
+
+    token_make(id);
+    for (int tries = 0; tries < TRIES_MOST; tries++) {
+        snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id,
+                 tries);
+        attached->fd = file_open(attached->dir_fd, attached->name,
+                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, &status);
+        if (attached->fd < 0)
+            return false;
+        if (flock(attached->fd, LOCK_EX | LOCK_NB) == 0 && fstat(attached->fd, &status) == 0 &&
+            status.st_nlink > 0)
+            return true;
+        (void)!unlinkat(attached->dir_fd, attached->name, 0);
+        fd_close(&attached->fd);
+    }
+    errno = EBUSY;
+    return false;
+}
+
+static NOT_INLINED bool write_line(const struct attach_record *attached, struct process_id target,
+                                   const char *where, const struct lease *lease)
+{
+    char line[LINE_SIZE];
+    struct held other;
+    int outside = 0;
+
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
+        outside += held_next(&at, &other);
+    /* A store that does not fit is left out: then the configuration must lead to it. */
+    int where_length = (int)(strlen(where) <= WHERE_MOST ? strlen(where) : strcspn(where, "?"));
+    int length =
+        snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %.*s %s %s %s\n",
+                 target.start, proc_pid_space(), deadline_now().boot_ns, outside, where_length,
+                 where, lease->token, lease->take_id, lease->key);
+    ssize_t written = write(attached->fd, line, (size_t)length);
+    if (written >= 0 && written < length)
+        errno = ENOSPC;
+    return written == length;
+}
+
+bool attach_record_add(struct attach_record *attached, const char *lock_dir,
+                       struct process_id target, const char *where, const struct lease *lease,
+                       struct errmsg *why)
+{
+    struct lock_dir dir;
+
+    *attached = (struct attach_record){.dir_fd = -1, .fd = -1};
+    if (lock_dir_open(&dir, lock_dir, why) != LOCK_OK)
+        return false;
+    attached->dir_fd = dir.fd;
+    if (make_file(attached, target.pid) && write_line(attached, target, where, lease))
+        return true;
+    errmsg_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
+    attach_record_close(attached, false);
+    return false;
+}
+
+/* One file is enough to remember that a lock of this process has ended. */
+static void remove_earlier(const struct attach_record *attached)
+{
+    size_t same = strcspn(attached->name + strlen(PREFIX), "-") + strlen(PREFIX) + 1;
+    int dir_fd = fcntl(attached->dir_fd, F_DUPFD_CLOEXEC, 0);
+    DIR *dir = dir_fd >= 0 ? fdopendir(dir_fd) : NULL;
+    struct stat status;
+
+    if (dir == NULL) {
+        fd_close(&dir_fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (strncmp(entry->d_name, attached->name, same) != 0 ||
+            strcmp(entry->d_name, attached->name) == 0)
+            continue;
+        int fd = file_open(dir_fd, entry->d_name, O_RDONLY | O_NOFOLLOW, &status);
+        if (fd >= 0 && status.st_uid == geteuid() && flock(fd, LOCK_SH | LOCK_NB) == 0)
+            (void)!unlinkat(dir_fd, entry->d_name, 0);
+        fd_close(&fd);
+    }
+    closedir(dir);
+}
+
+void attach_record_close(struct attach_record *attached, bool leave)
+{
+    if (attached->fd >= 0 && leave)
+        remove_earlier(attached);
+    else if (attached->fd >= 0) /* the file may have been removed with its directory */
+        (void)!unlinkat(attached->dir_fd, attached->name, 0);
+    fd_close(&attached->fd);
+    fd_close(&attached->dir_fd);
+}

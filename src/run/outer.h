@@ -1,0 +1,103 @@
+/* The locks that this process runs under, as others describe them: a dlock that is an ancestor
+ * in the environment, a guard of --attach in a file, the store by the process of a holder. The
+ * first two are claims: only the store knows whether such a lock is still held. */
+#ifndef DLOCK_RUN_OUTER_H
+#define DLOCK_RUN_OUTER_H
+
+#include "process/procfs.h"
+#include "store/backend.h"
+#include "util/array.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One line of DLOCK_HELD: "BACKEND?STORE TOKEN TAKE KEY". The id of the take distinguishes the
+ * lock from that of a later run with the same --owner. STORE is opaque here
+ * (config/held_store.c). */
+struct held {
+    const char *store;   /* of a list: its own copy; otherwise in the text that was read */
+    size_t store_length; /* 0: none */
+    char backend[16];
+    char token[TOKEN_SIZE];
+    char take_id[TOKEN_SIZE];
+    char key[LOCK_KEY_SIZE];
+    size_t depth;      /* its place among the others: see outer_read() */
+    int64_t boot_ns;   /* when it was attached; of a line of DLOCK_HELD: 0 */
+    pid_t attached_to; /* 0: a line of DLOCK_HELD */
+    bool ended;        /* its guard has ended, as a rule because the lock was released */
+};
+
+/* Reads the line at *at, and moves *at to the next one (NULL after the last). False if it is
+ * not a valid line. */
+bool held_next(const char **at, struct held *held);
+
+/* True if a dlock that is an ancestor has added the line of DLOCK_HELD that ends before `end`
+ * (NULL: the last line). False: the variable has come from elsewhere, or the ancestor cannot be
+ * seen from this pid namespace. */
+bool held_added_by_ancestor(const char *end);
+
+struct outer_locks {
+    struct held *list; /* the innermost first */
+    size_t count, room;
+    bool short_of_memory; /* some are left out */
+};
+
+/* Finds the locks in DLOCK_HELD, and those that are attached to this process or an ancestor.
+ * The files of the latter are in lock_dir; NULL: in our user's default directories. False if
+ * memory is short. Call outer_free() in any case. */
+bool outer_read(struct outer_locks *locks, const char *lock_dir);
+void outer_free(struct outer_locks *locks);
+
+/* Adds those that are attached. */
+void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
+
+/* Asks the store about a line of DLOCK_HELD. LOCK_OK: this key is held by the take that
+ * the line names, and *lease is what the store reports about it. LOCK_GONE: the line is
+ * about another lock. Otherwise as backend->check(): an entry that has ended, or belongs to
+ * another server, does not count. */
+enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
+                             struct lease *lease, struct bound bound, struct errmsg *why);
+
+/* How long to ask whether an outer lock is still held. */
+#define OUTER_LIMIT DURATION_S(3)
+
+/* True if one of the locks that are attached to this process or an ancestor is this one, by the
+ * store: then *lease is what it reports. */
+bool outer_is_attached(struct backend *backend, const char *lock_dir, const char *key,
+                       struct lease *lease, struct bound bound);
+
+/* True if the holder is `self`, the process that requests the lock (a script that has become a
+ * dlock), or an ancestor of it, on this host and with the same start time. */
+bool outer_is_process(const struct holder *holder, const struct holder *self);
+
+/* False if outer_is_process() is false of every holder, since no ancestor is a dlock, unless a
+ * lock is attached to one. It costs less than to look at all holders. */
+bool outer_has_dlock(pid_t self);
+
+/* --- for those inside ----------------------------------------------------- */
+
+/* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT (unset if there is
+ * none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL (seconds) and DLOCK_LOCK_BACKEND, and
+ * adds this lock's line to DLOCK_HELD, which begins with `where`, in this environment. None of
+ * them is a setting. */
+void outer_export(struct environment *environment, const struct lease *lease, const char *backend,
+                  const char *where);
+
+/* The file by which a guard of --attach shows the lock to the process that it is attached to,
+ * whose environment cannot be changed from outside. */
+struct attach_record {
+    int dir_fd, fd; /* -1: there is none */
+    char name[80];
+};
+
+/* Records that the lock, whose line of DLOCK_HELD begins with `where`, is attached to the
+ * process; lock_dir as lock_dir_open() takes it. False with *why set: then the lock can still
+ * be found by its name. */
+bool attach_record_add(struct attach_record *attached, const char *lock_dir,
+                       struct process_id target, const char *where, const struct lease *lease,
+                       struct errmsg *why);
+
+/* Removes the record, or leaves it behind: the lock has ended, and the process lives on. */
+void attach_record_close(struct attach_record *attached, bool leave);
+
+#endif
