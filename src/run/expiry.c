@@ -17,12 +17,21 @@ void expiry_init(struct expiry *end)
         .set = end->lease->set,
         .end_ms = end->lease->end_ms,
     };
-    end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
 }
 
-static struct duration expiry_grace_of(const struct expiry *end)
+/* When what is due under the lease as it is now known. */
+struct dates {
+    struct deadline warn, stop, kill;
+};
+
+static struct dates dates_of(const struct expiry *end)
 {
-    return lease_grace(end->state.set, end->plan.grace);
+    struct deadline deadline = end->state.deadline;
+    return (struct dates){
+        .warn = lease_warning_time(end->lease, deadline),
+        .stop = watch_last_answer(deadline, lease_grace(end->state.set, end->plan.grace)),
+        .kill = deadline,
+    };
 }
 
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
@@ -76,8 +85,7 @@ static void expiry_is_over(struct expiry *end)
                                        : "the lock %s has ended; stopping %s",
                    end->lease->name, end->worker.name);
     }
-    end->over = true;
-    end->warn_at = DEADLINE_NEVER;
+    end->over = end->warned = true;
 }
 
 /* --- the stop ------------------------------------------------------------ */
@@ -134,7 +142,8 @@ static void lost(struct expiry *end)
                   end->state.why.text, end->worker.name);
         return;
     }
-    stop(end, deadline_earlier(end->state.deadline, deadline_after(expiry_grace_of(end))));
+    stop(end, deadline_earlier(end->state.deadline,
+                               deadline_after(lease_grace(end->state.set, end->plan.grace))));
     say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text,
               end->worker.name, signame_format(end->plan.stop_signal, name, sizeof name));
 }
@@ -178,35 +187,38 @@ static void was_released(struct expiry *end)
                 end->worker.name);
 }
 
-static void follow_lease(struct expiry *end)
+static void warn(struct expiry *end)
 {
+    char advice[LEASE_TEXT_SIZE];
+    end->warned = true;
+    say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
+                advice_format(end, advice));
+}
+
+/* Adopts what the watch has learnt. A lease that was extended may be reported again. */
+static struct dates follow_lease(struct expiry *end)
+{
+    if (deadline_before(end->lease->deadline, end->state.deadline))
+        end->warned = false;
     end->lease->deadline = end->state.deadline;
     end->lease->set = end->state.set;
     end->lease->end_ms = end->state.end_ms;
+    return dates_of(end);
 }
 
 static void act_on_lease(struct expiry *end)
 {
-    char advice[LEASE_TEXT_SIZE];
-    struct deadline now = deadline_now(), deadline = end->state.deadline;
-    struct deadline last_answer = watch_last_answer(deadline, expiry_grace_of(end));
-    bool said = end->warn_at.boot_ns == INT64_MAX,
-         extended = deadline_before(end->lease->deadline, deadline);
-    follow_lease(end);
-    if (extended || !said) /* extended: it may be reported again */
-        end->warn_at = lease_warning_time(end->lease, deadline);
-    if (end->state.verdict == WATCH_LOST) {
+    struct dates at = follow_lease(end);
+
+    if (end->state.verdict == WATCH_LOST)
         lost(end);
-    } else if (!deadline_before(now, deadline)) {
+    else if (deadline_passed(at.kill))
         ended(end);
-    } else if (!end->plan.warn_only &&
-               (end->state.verdict == WATCH_ENDING || !deadline_before(now, last_answer))) {
+    else if (!end->plan.warn_only &&
+             (end->state.verdict == WATCH_ENDING || deadline_passed(at.stop)))
         ending(end);
-    } else if (!deadline_before(now, end->warn_at)) {
-        end->warn_at = DEADLINE_NEVER;
-        say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
-                    advice_format(end, advice));
-    }
+    else if (!end->warned && deadline_passed(at.warn))
+        warn(end);
 }
 
 void expiry_act(struct expiry *end)
@@ -229,7 +241,9 @@ void expiry_act(struct expiry *end)
 
 struct deadline expiry_next(const struct expiry *end)
 {
-    struct deadline deadline = end->state.deadline, next;
+    struct dates at = dates_of(end);
+    struct deadline next = at.kill;
+
     switch (end->phase) {
     case STOPPING: return end->kill_at;
     case KILLING: return end->next_kill;
@@ -237,11 +251,11 @@ struct deadline expiry_next(const struct expiry *end)
     }
     if (end->released)
         return DEADLINE_NEVER;
-    if (end->plan.warn_only)
-        next = end->over ? DEADLINE_NEVER : deadline;
-    else
-        next = deadline_earlier(deadline, watch_last_answer(deadline, expiry_grace_of(end)));
-    return deadline_earlier(next, end->warn_at);
+    if (!end->plan.warn_only)
+        next = deadline_earlier(at.kill, at.stop);
+    else if (end->over)
+        next = DEADLINE_NEVER;
+    return end->warned ? next : deadline_earlier(next, at.warn);
 }
 
 void expiry_judge(struct expiry *end)

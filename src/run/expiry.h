@@ -59,7 +59,7 @@ struct expiry {
     struct deadline kill_at; /* of STOPPING */
     struct deadline give_up; /* of KILLING */
     struct deadline next_kill;
-    struct deadline warn_at; /* of the warning at 90 %; NEVER: said */
+    bool warned; /* that 90 % of the lease are over */
 };
 
 /* Starts the clock; the caller's members but for `state` are set. */
