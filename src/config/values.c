@@ -1,7 +1,6 @@
 /* The table of options, and how the value of each is read. */
 #include "config/config_int.h"
 #include "lock/lock_name.h"
-#include "lock/token.h"
 #include "util/clock.h"
 #include "util/text.h"
 

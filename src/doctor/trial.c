@@ -1,7 +1,7 @@
 /* The life of a lock, played for real: a holder and a waiter want the same one. */
 #include "doctor/doctor_int.h"
 
-#include "lock/token.h"
+#include "lock/lock_name.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -5,7 +5,6 @@
 
 #include "lock/lock_name.h"
 #include "lock/run_memory.h"
-#include "lock/token.h"
 #include "process/procfs.h"
 #include "util/clock.h"
 

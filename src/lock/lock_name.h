@@ -1,4 +1,4 @@
-/* The valid names of locks, and the key and file name made of them. */
+/* The valid names of locks, and the key and file name made of them; owner tokens. */
 #ifndef DLOCK_LOCK_LOCK_NAME_H
 #define DLOCK_LOCK_LOCK_NAME_H
 
@@ -46,5 +46,16 @@ enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char
 
 /* True if the text looks like one. */
 bool lock_name_is_digest(const char *text);
+
+/* --- owner tokens: the proof that a lock is ours --------------------------- */
+
+#define TOKEN_SIZE 257 /* with the NUL; a token of the user's own may be longer than a UUID */
+
+/* Writes a fresh UUID v4 (RFC 4122), from the kernel's random numbers. */
+void token_make(char token[TOKEN_SIZE]);
+
+/* A token given by the user: 1 to 256 printable ASCII characters without a
+ * space, since spaces separate it in DLOCK_HELD. */
+bool token_valid(const char *token, struct errmsg *why);
 
 #endif

@@ -1,8 +1,11 @@
 #include "lock/lock_state.h"
 
+#include "config.h"
+#include "lock/format.h"
 #include "util/array.h"
 #include "util/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,4 +103,13 @@ void key_list_free(struct key_list *list)
         free(list->keys[i]);
     free(list->keys);
     *list = (struct key_list){0};
+}
+
+enum lock_result format_newer(struct errmsg *why, int64_t format)
+{
+    return errmsg_fail(why, LOCK_INVALID,
+                       "it is kept in format %" PRId64
+                       " by a newer dlock, and dlock " PACKAGE_VERSION
+                       " knows no format above %d: upgrade dlock on this host",
+                       format, STORE_FORMAT);
 }

@@ -6,6 +6,7 @@
 #include "util/errmsg.h"
 #include "util/exit_status.h"
 
+#include <errno.h>
 #include <stdbool.h>
 
 enum lock_result {
@@ -56,12 +57,25 @@ static inline enum exit_status status_of(enum lock_result result)
     return STATUS_INTERNAL;
 }
 
-/* The result for an errno from opening or creating a file: LOCK_REFUSED, LOCK_SYSTEM, or
- * LOCK_CANT_CREATE. */
-enum lock_result file_error_result(int error);
+/* The result for an errno from opening or creating a file. */
+static inline enum lock_result file_error_result(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+    case ELOOP: /* a link, though O_NOFOLLOW was given */ return LOCK_REFUSED;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return LOCK_SYSTEM;
+    default: return LOCK_CANT_CREATE;
+    }
+}
 
-/* The result for a false of secret_read() with this errno: LOCK_REFUSED: the file may not be read;
- * LOCK_INVALID: it cannot be used. */
-enum lock_result secret_error_result(int error);
+/* The result for a false of secret_read() with this errno: the file may not be read, or cannot be
+ * used. */
+static inline enum lock_result secret_error_result(int error)
+{
+    return error == EACCES || error == EPERM ? LOCK_REFUSED : LOCK_INVALID;
+}
 
 #endif

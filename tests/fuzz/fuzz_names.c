@@ -2,7 +2,6 @@
  * them. */
 #include "fuzz.h"
 #include "lock/lock_name.h"
-#include "lock/token.h"
 #include "store/redis/redis_int.h"
 #include "util/text.h"
 

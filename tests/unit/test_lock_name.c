@@ -3,7 +3,6 @@
 #include "unit.h"
 
 #include "lock/lock_name.h"
-#include "lock/token.h"
 #include "run/outer.h"
 #include "store/redis/redis_int.h"
 

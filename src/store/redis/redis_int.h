@@ -11,7 +11,7 @@
 #define DLOCK_STORE_REDIS_REDIS_INT_H
 
 #include "lock/fields.h"
-#include "lock/token.h"
+#include "lock/lock_name.h"
 #include "redis/conn.h"
 #include "redis/reply.h"
 #include "redis/url.h"
