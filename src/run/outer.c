@@ -6,7 +6,7 @@
  *   another pid namespace              DLOCK_HELD alone: neither the holder nor a record of it
  *                                      means a process that can be seen from there
  *   sudo, env -i                       the holder's process, an ancestor; that of a --lock-file
- *                                      by /proc/locks, or by its claim (store/file/claim.c)
+ *                                      by /proc/locks, or by its claim (store/file/exact.c)
  *   --attach in a script               the record; the holder's process, which is the script
  *   --attach=PID, and inside of it     the same
  *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take any more
