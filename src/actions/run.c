@@ -2,7 +2,7 @@
 #include "actions/actions_int.h"
 #include "run/outer.h"
 #include "run/supervise.h"
-#include "run/watchdog.h"
+#include "run/watch.h"
 #include "ui/report.h"
 #include "util/clock.h"
 #include "util/text.h"

@@ -1,10 +1,36 @@
+/* Waiting means asking again: when the store notifies us, when the store has
+ * said that something will change, and, in case a notice is lost, at a jittered
+ * interval that grows.
+ *
+ * The store may notify us before, during or after the moment at which we fall
+ * asleep: the notice stays readable on its descriptor until listen() takes it
+ * in, and each pause begins with that. */
 #include "run/acquisition.h"
-
+#include "run/outer.h"
 #include "run/retry.h"
+#include "ui/lock_print.h"
+#include "ui/wait_text.h"
 #include "util/clock.h"
+#include "util/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long to try to release a lock that may be ours without our knowledge, and
+ * to leave a queue, which notices by itself in the end. */
+static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
+
+/* How long -n gives the guard of a script that has ended to release the lock (--attach).
+ * The end of a script is seen by its guard and by its parent at once, and the parent may
+ * start the next script first. */
+static const struct duration guard_limit = {500 * NS_PER_MS};
+
+/* The interval of questions that follow notices, on average, since other processes cause
+ * these as often as they like; and by how much questions may be ahead of that. */
+static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
 /* How long to retry a release; after that the lease expires by itself. No try starts in the last
  * interval: there is too little time left for an answer, and a server that has just said why it
@@ -15,41 +41,427 @@ static const struct duration release_limit = {5 * NS_PER_S}, release_interval = 
  * after the first of these, and another one, over another connection, after the second. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
-bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
-                      pid_t pid, int *status)
+/* --- opening and closing --------------------------------------------------- */
+
+bool acquisition_open(struct acquisition *lock, const char *owner, const char *command, pid_t pid,
+                      int *status)
 {
     struct errmsg why = {""};
-    if (!signals_open(&acquisition->signals, &why)) {
-        *status = fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text,
-                       acquisition->undone);
+    if (!signals_open(&lock->signals, &why)) {
+        *status = fail(lock->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, lock->undone);
         return false;
     }
-    acquisition->cancel_fd = acquisition->signals.fd;
-    acquisition->out->key = acquisition->request.key = acquisition->key;
-    token_make(acquisition->take_id);
-    snprintf(acquisition->token, sizeof acquisition->token, "%s",
-             owner != NULL ? owner : acquisition->take_id);
-    acquisition->request.token = acquisition->token;
-    acquisition->request.take_id = acquisition->take_id;
-    holder_fill(&acquisition->request.self, pid, command);
+    lock->cancel_fd = lock->signals.fd;
+    lock->out->key = lock->request.key = lock->key;
+    token_make(lock->take_id);
+    snprintf(lock->token, sizeof lock->token, "%s", owner != NULL ? owner : lock->take_id);
+    lock->request.token = lock->token;
+    lock->request.take_id = lock->take_id;
+    holder_fill(&lock->request.self, pid, command);
     return true;
 }
 
-int acquisition_close(struct acquisition *acquisition, int status)
+int acquisition_close(struct acquisition *lock, int status)
 {
-    if (acquisition->backend != NULL)
-        acquisition->backend->close(acquisition->backend);
-    acquisition->backend = NULL;
-    acquisition->out->key = NULL;
-    free(acquisition->where);
-    acquisition->where = NULL;
-    return acquisition->ended_by != 0 ? signals_die_by(acquisition->ended_by) : status;
+    if (lock->backend != NULL)
+        lock->backend->close(lock->backend);
+    lock->backend = NULL;
+    lock->out->key = NULL;
+    free(lock->where);
+    lock->where = NULL;
+    return lock->ended_by != 0 ? signals_die_by(lock->ended_by) : status;
+}
+
+struct wait {
+    struct acquisition *lock;
+    struct lock_request request; /* with the state of this try in the wait */
+    bool waits;                  /* false: -n */
+    struct retries tries;        /* their end is that of the wait */
+    struct deadline start;
+    struct deadline tried;    /* when this try has begun */
+    struct duration interval; /* of asking again for a lock that is held */
+    struct deadline heeded;   /* how far the notices that were followed have used up the time */
+    bool uncalled;            /* it was said that the store cannot notify us */
+    /* Results: */
+    struct holder holder; /* of LOCK_HELD */
+    struct errmsg why;
+};
+
+/* --- a lock around this one ------------------------------------------------ */
+
+void acquisition_found_outer(struct acquisition *lock, enum lock_mode mode, int slots)
+{
+    const struct lock_request *request = &lock->request;
+    bool covers = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
+                                         : mode == request->mode && slots == request->slots;
+    lock->outer = covers ? OUTER_COVERS : OUTER_CONFLICTS;
+}
+
+bool acquisition_is_for_us(const struct acquisition *lock)
+{
+    pid_t pid = lock->request.self.pid;
+    return pid == getpid() || pid == getppid();
+}
+
+/* If the release of a take that came too late was lost, that take refuses us
+ * until its lease ends. It is then a holder to wait for, not a lock that we run
+ * under, since it would not have been granted inside of one. The time of the
+ * take cannot tell the two apart, because clocks are set. */
+static bool is_ancestor(const struct acquisition *lock, const struct holder *holder)
+{
+    const struct holder *self = &lock->request.self;
+    return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
+}
+
+/* Looks for what only a search shows: a lock that is attached to our callers, and a share that an
+ * ancestor has, since a refusal names only one of those who share the lock. Once, because it
+ * reads a directory and asks the store. */
+static void search_outer(struct acquisition *lock)
+{
+    struct backend *backend = lock->backend;
+    struct bound bound = {deadline_after(OUTER_LIMIT), lock->cancel_fd};
+    struct lease outer = {0};
+    struct lock_state state;
+    struct errmsg ignored = {""};
+
+    if (lock->searched)
+        return;
+    lock->searched = true;
+    if (acquisition_is_for_us(lock) &&
+        outer_is_attached(backend, lock->lock_dir, lock->key, &outer, bound)) {
+        acquisition_found_outer(lock, outer.mode, outer.slots);
+        return;
+    }
+    if (!outer_has_dlock(lock->request.self.pid) ||
+        backend->look(backend, lock->key, &state, bound, &ignored) != LOCK_OK)
+        return;
+    for (size_t i = 0; i < state.owner_count && lock->outer == OUTER_NONE; i++)
+        if (is_ancestor(lock, &state.owners[i].holder))
+            acquisition_found_outer(lock, state.mode, state.slots);
+    lock_state_free(&state);
+}
+
+/* True if the wait for this holder would never end. */
+static bool is_held_by_ancestor(struct acquisition *lock, const struct holder *holder)
+{
+    bool covers = !holder->shares, conflicts = lock->request.mode == MODE_EXCLUSIVE;
+
+    if (holder->shares || (!holder->known && holder->refusal != REFUSED_QUEUED))
+        search_outer(lock);
+    if (lock->outer == OUTER_NONE && (covers || conflicts) && is_ancestor(lock, holder))
+        acquisition_found_outer(lock, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
+    return lock->outer != OUTER_NONE;
+}
+
+/* --- waiting for the holder ------------------------------------------------ */
+
+/* Pauses until it is worth asking again. LOCK_OK, or LOCK_CANCELLED. */
+static enum lock_result pause_for_call(struct wait *wait)
+{
+    struct backend *backend = wait->lock->backend;
+    struct progress *view = &wait->lock->view;
+    struct call call = backend->listen(backend);
+
+    if (call.cannot != NULL && !wait->uncalled)
+        progress_say_uncalled(view, call.cannot);
+    wait->uncalled |= call.cannot != NULL;
+    wait->interval = duration_min(wait->interval, call.poll_most);
+    struct deadline poll =
+        deadline_earlier(deadline_after(duration_jittered(wait->interval)), wait->tries.end);
+    struct deadline shown = deadline_now();
+    wait->interval = duration_doubled(wait->interval, call.poll_most);
+
+    bool noticed = false;
+    for (enum lock_result result = LOCK_OK; result == LOCK_OK; call = backend->listen(backend)) {
+        struct deadline next = deadline_earlier(poll, call.by), heeded = wait->heeded;
+        noticed |= call.now;
+        if (noticed)
+            next = deadline_earlier(next, deadline_minus(heeded, notice_burst));
+        if (noticed && deadline_passed(next))
+            wait->heeded =
+                deadline_plus(deadline_passed(heeded) ? deadline_now() : heeded, notice_interval);
+        if (deadline_passed(next))
+            return LOCK_OK;
+        if (deadline_passed(shown))
+            shown = progress_show(view, &wait->holder, NULL, DEADLINE_NEVER);
+        result = retries_sleep(&wait->tries, noticed ? -1 : call.fd, deadline_earlier(next, shown));
+    }
+    return LOCK_CANCELLED;
+}
+
+/* True if this try began after the end of the wait. */
+static bool is_over(const struct wait *wait)
+{
+    return !deadline_before(wait->tried, wait->tries.end);
+}
+
+/* With -n, at the first refusal: the lock is requested again at once, now as a waiter. */
+static bool wait_for_guard(struct wait *wait)
+{
+    const struct holder *holder = &wait->holder;
+
+    if (wait->request.waits || holder->shares || holder->pause.left.ns > 0 ||
+        holder_life_held(holder) != PROCESS_ENDED)
+        return false;
+    wait->request.waits = true;
+    wait->tries.end = deadline_after(guard_limit);
+    return true;
+}
+
+/* Held by another. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is over;
+ * LOCK_CANCELLED. */
+static enum lock_result wait_for_holder(struct wait *wait)
+{
+    if (is_held_by_ancestor(wait->lock, &wait->holder) || wait->holder.refusal == REFUSED_DONE)
+        return LOCK_HELD;
+    if (is_over(wait))
+        return wait_for_guard(wait) ? LOCK_OK : LOCK_HELD;
+    return pause_for_call(wait);
+}
+
+/* --- taking ---------------------------------------------------------------- */
+
+/* Releases what must not be left behind, for a moment at most. */
+static enum lock_result give_up(struct backend *backend, struct lease *lease, struct duration limit)
+{
+    struct errmsg ignored;
+    lease->hold = deadline_now();
+    return backend->release(backend, lease, (struct bound){deadline_after(limit), -1}, &ignored);
+}
+
+/* A take whose answer never came may have succeeded; and the waiters behind us
+ * in the queue should not wait for us. */
+static void abandon(struct wait *wait, enum lock_result result)
+{
+    struct backend *backend = wait->lock->backend;
+    struct lease maybe;
+    bool uncertain = backend->uncertain;
+
+    if (!uncertain && !backend->queued)
+        return;
+    lease_begin(&maybe, &wait->lock->request, deadline_now(), 0);
+    enum lock_result released = give_up(backend, &maybe, uncertain ? abandon_limit : leave_limit);
+    if (uncertain && result == LOCK_SYSTEM &&
+        (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
+        struct errmsg before = wait->why;
+        errmsg_set(&wait->why,
+                   "%.400s; the lock may have been acquired nevertheless, and is then held until "
+                   "its lease ends",
+                   before.text);
+    }
+}
+
+/* Asks once. If the answer took so long that the lease is almost over, the lock is given back,
+ * and the next take needs its own id. */
+static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
+{
+    struct wait *wait = data;
+    struct acquisition *lock = wait->lock;
+    struct backend *backend = lock->backend;
+
+    wait->tried = deadline_now();
+    /* -n that waits for a guard was counted already. */
+    wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
+    wait->request.waited = deadline_gap(wait->start, wait->tried);
+    enum lock_result result =
+        backend->take(backend, &wait->request, &lock->lease, &wait->holder, bound, why);
+    if (result != LOCK_OK || !lease_as_good_as_over(&lock->lease))
+        return result;
+
+    (void)give_up(backend, &lock->lease, abandon_limit);
+    lock->gave_back = true;
+    token_make(lock->take_id);
+    if (wait->tries.count == 1) /* the store has answered: this process was frozen or slow */
+        wait->tries.since = deadline_now();
+    return errmsg_fail(why, LOCK_UNAVAILABLE,
+                       "the lock was acquired, but its lease ended before the answer arrived");
+}
+
+/* Waits in this store. On every result but LOCK_OK nothing of ours is left in it, as far as it
+ * can be reached. Results are those of the backend's take(); LOCK_HELD: the wait ran out, or
+ * would never end. */
+static enum lock_result wait_in_store(struct wait *wait)
+{
+    struct acquisition *lock = wait->lock;
+    enum lock_result result;
+
+    wait->interval = lock->backend->poll_least;
+    for (bool again = true; again;) {
+        result = retry(&wait->tries, take, wait, &wait->why);
+        if (result != LOCK_HELD)
+            break;
+        enum lock_result pause = wait_for_holder(wait);
+        again = pause == LOCK_OK;
+        if (pause == LOCK_CANCELLED)
+            result = LOCK_CANCELLED;
+    }
+    lock->waited = lock->out->waited = deadline_gap(wait->start, deadline_now());
+    if (result != LOCK_OK)
+        abandon(wait, result);
+    progress_hide(&lock->view);
+    if (lock->backend->warning != NULL)
+        say_warning(lock->out, "%s", lock->backend->warning);
+    return result;
+}
+
+/* --- the whole ------------------------------------------------------------- */
+
+/* Why the lock could not be acquired. Returns text. */
+static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
+{
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "";
+    bool known = holder->known && holder->refusal != REFUSED_QUEUED;
+    const char *until = "";
+
+    if (holder->pause.left.ns > 0)
+        return text_copy(text, size, pause_format(&holder->pause, who));
+    if (holder->expires && holder->refusal != REFUSED_QUEUED) {
+        until = holder->kept ? ", for another " : ", whose lease ends in ";
+        duration_rounded(holder->left, left, sizeof left);
+    }
+    if (known)
+        holder_since_format(holder, since);
+    snprintf(text, size, "%s%s%s%s%s%s",
+             holder_refusal_format(holder, slots, holder_life_held(holder), who), since, until,
+             left, known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
+    return text;
+}
+
+static int refused(const struct wait *wait)
+{
+    const struct acquisition *lock = wait->lock;
+    const struct holder *holder = &wait->holder;
+    char time[DURATION_TEXT_SIZE] = "", who[2 * HOLDER_TEXT_SIZE];
+    enum failure failure = wait->waits ? FAIL_TIMEOUT : FAIL_HELD;
+
+    if (holder->refusal == REFUSED_DONE) {
+        int64_t ago = wall_now_ms() - holder->since_wall_ms;
+        duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
+        return fail(lock->out, FAIL_DONE, lock->conflict_status,
+                    "the last success began %s ago on %s (--once-per); %s", time, holder->host,
+                    lock->undone);
+    }
+    if (wait->waits)
+        duration_rounded(lock->waited, time, sizeof time);
+    return fail(lock->out, holder->pause.left.ns > 0 ? FAIL_PAUSED : failure, lock->conflict_status,
+                "%s%s%s", refusal_format(holder, lock->request.slots, who, sizeof who),
+                wait->waits ? "; not taken after " : "", time);
+}
+
+static int not_taken(const struct wait *wait, enum lock_result result)
+{
+    struct acquisition *lock = wait->lock;
+    const struct messages *out = lock->out;
+    char tried[TRIED_TEXT_SIZE];
+
+    if (lock->outer == OUTER_CONFLICTS)
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                    "the command that this runs in holds the lock in another mode, and the wait "
+                    "would never end; %s",
+                    lock->undone);
+    if (result == LOCK_HELD)
+        return refused(wait);
+    if (result == LOCK_CANCELLED) {
+        lock->ended_by = signals_ended_by(&lock->signals);
+        if (lock->ended_by != 0)
+            return STATUS_SIGNAL_BASE + lock->ended_by;
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                    "process %ld, which the lock was for, has ended; %s",
+                    (long)lock->request.self.pid, lock->undone);
+    }
+    if (result == LOCK_UNAVAILABLE)
+        return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; %s; %s", wait->why.text,
+                    tried_format(&wait->tries, tried), lock->undone);
+    return fail(out, failure_of(result), (int)status_of(result), "%s; %s", wait->why.text,
+                lock->undone);
+}
+
+static void say_taken(const struct acquisition *lock)
+{
+    const struct backend *backend = lock->backend;
+    char until[40], time[DURATION_TEXT_SIZE];
+
+    if (lock->out->verbosity < 1)
+        return;
+    wall_format_local(wall_at_ms(lock->lease.deadline), until, sizeof until);
+    say_verbose(lock->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind,
+                lock->lease.fence, backend->note != NULL ? ", " : "",
+                backend->note != NULL ? backend->note : "",
+                duration_rounded(lock->waited, time, sizeof time), until);
+}
+
+/* The file lock of --fallback, with a warning. False: reported. */
+static bool fall_back(struct acquisition *lock, const struct errmsg *outage, int *status)
+{
+    struct errmsg why = {""};
+
+    lock->backend->close(lock->backend);
+    lock->backend = NULL;
+    lock->searched = false; /* not in the other store */
+    enum lock_result result = lock->open_fallback(&lock->backend, lock->lock_dir, &why);
+    if (result != LOCK_OK) {
+        *status = fail_result(lock->out, result, &why);
+        return false;
+    }
+    lock->kind = lock->backend->kind;
+    say_warning(lock->out,
+                "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
+                "host alone",
+                outage->text);
+    return true;
+}
+
+bool acquisition_take(struct acquisition *lock, int *status)
+{
+    struct wait wait = {
+        .lock = lock,
+        .waits = lock->waits_forever || lock->wait.ns > 0,
+        .tries = retries_for(lock->outage, lock->cancel_fd),
+        .start = deadline_now(),
+    };
+
+    /* A shared request would be granted once more; an exclusive one is refused,
+     * and the holder in the refusal may be any of them. */
+    if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
+        search_outer(lock);
+    if (lock->outer == OUTER_CONFLICTS)
+        *status = not_taken(&wait, LOCK_HELD);
+    if (lock->outer != OUTER_NONE)
+        return lock->outer == OUTER_COVERS;
+
+    progress_open(&lock->view, &lock->awaited, wait.waits, lock->out);
+    wait.request = lock->request;
+    wait.request.waits = wait.waits;
+    wait.request.attended = progress_attended(&lock->view);
+    wait.tries.view = &lock->view;
+    if (!lock->waits_forever)
+        wait.tries.end = deadline_plus(wait.start, lock->wait);
+    if (wait.waits) /* -n has one try, and sets no limit for that */
+        wait.tries.limit = wait.tries.end;
+
+    enum lock_result result = wait_in_store(&wait);
+    if (result == LOCK_UNAVAILABLE && lock->open_fallback != NULL &&
+        strcmp(lock->backend->kind, "redis") == 0) {
+        if (!fall_back(lock, &wait.why, status)) {
+            retries_close(&wait.tries);
+            return false;
+        }
+        result = wait_in_store(&wait);
+    }
+    retries_close(&wait.tries);
+    if (lock->outer == OUTER_COVERS)
+        return true;
+    if (result == LOCK_OK)
+        say_taken(lock);
+    else
+        *status = not_taken(&wait, result);
+    return result == LOCK_OK;
 }
 
 /* --- releasing ----------------------------------------------------------- */
 
 struct release {
-    struct acquisition *acquisition;
+    struct acquisition *lock;
     struct retries tries;
     struct deadline limit;
     struct errmsg failure; /* of the last try that got nowhere */
@@ -74,8 +486,8 @@ struct release {
 static enum lock_result release_once(void *data, struct bound bound, struct errmsg *why)
 {
     struct release *release = data;
-    struct backend *backend = release->acquisition->backend;
-    const struct lease *lease = &release->acquisition->lease;
+    struct backend *backend = release->lock->backend;
+    const struct lease *lease = &release->lock->lease;
     struct deadline end = lease->deadline;
     bool last = deadline_passed(end);
 
@@ -102,33 +514,33 @@ static enum lock_result release_once(void *data, struct bound bound, struct errm
     return LOCK_UNAVAILABLE;
 }
 
-enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why)
+enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *why)
 {
     struct deadline late =
-        deadline_plus(deadline_after(deadline_left(acquisition->lease.deadline)), once_more_limit);
+        deadline_plus(deadline_after(deadline_left(lock->lease.deadline)), once_more_limit);
     struct release release = {
-        .acquisition = acquisition,
-        .tries = retries_for(release_limit, acquisition->signals.fd),
+        .lock = lock,
+        .tries = retries_for(release_limit, lock->signals.fd),
         .limit = deadline_earlier(deadline_after(release_limit), late),
     };
 
     release.tries.end = deadline_minus(release.limit, release_interval);
     release.tries.pause = release.tries.pause_most = release_interval;
-    signals_narrow(&acquisition->signals);
-    (void)signals_ended_by(&acquisition->signals);
+    signals_narrow(&lock->signals);
+    (void)signals_ended_by(&lock->signals);
     enum lock_result result = retry(&release.tries, release_once, &release, why);
     retries_close(&release.tries);
     return result == LOCK_CANCELLED ? LOCK_UNAVAILABLE : result;
 }
 
-void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result,
+void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
                               const struct errmsg *why)
 {
-    const struct messages *out = acquisition->out;
+    const struct messages *out = lock->out;
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
-    struct deadline now = deadline_now(), hold = acquisition->lease.hold;
-    bool ended = !deadline_before(now, acquisition->lease.deadline);
-    duration_rounded(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
+    struct deadline now = deadline_now(), hold = lock->lease.hold;
+    bool ended = !deadline_before(now, lock->lease.deadline);
+    duration_rounded(deadline_gap(lock->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
         say_verbose(out, "released after %s; it stays held for another %s (--hold-at-least)", held,
                     duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
@@ -139,22 +551,21 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
     else
         say_warning(out, "the lock could not be released: %s; %s%s", why->text,
                     ended ? "its lease has ended" : "it is held until its lease ends",
-                    acquisition->lease.end.how == RUN_NONE || acquisition->lease.remember.ns <= 0
-                        ? ""
+                    lock->lease.end.how == RUN_NONE || lock->lease.remember.ns <= 0 ? ""
                     : ended ? ", and its run may not be recorded"
                             : ", and its run is not recorded");
-    if (result == LOCK_OK && acquisition->backend->warning != NULL)
+    if (result == LOCK_OK && lock->backend->warning != NULL)
         say_warning(out, "the lock is released, but its run is not remembered: %s",
-                    acquisition->backend->warning);
-    if (result == LOCK_OK && acquisition->backend->note != NULL)
-        say_verbose(out, "%s", acquisition->backend->note);
+                    lock->backend->warning);
+    if (result == LOCK_OK && lock->backend->note != NULL)
+        say_verbose(out, "%s", lock->backend->note);
 }
 
-int acquisition_give_back(struct acquisition *acquisition, enum failure failure, int status,
+int acquisition_give_back(struct acquisition *lock, enum failure failure, int status,
                           const char *text)
 {
     struct errmsg why = {""};
-    acquisition->lease.hold = deadline_now();
-    acquisition_say_released(acquisition, acquisition_release(acquisition, &why), &why);
-    return fail(acquisition->out, failure, status, "%s; %s", text, acquisition->undone);
+    lock->lease.hold = deadline_now();
+    acquisition_say_released(lock, acquisition_release(lock, &why), &why);
+    return fail(lock->out, failure, status, "%s; %s", text, lock->undone);
 }

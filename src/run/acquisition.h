@@ -53,38 +53,38 @@ struct acquisition {
  * fresh one); the holder is `pid` (0: this process), its command `command` (NULL:
  * its own name). False: reported, and *status is the exit status. If it was
  * true, call acquisition_close(). */
-bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
-                      pid_t pid, int *status);
+bool acquisition_open(struct acquisition *lock, const char *owner, const char *command, pid_t pid,
+                      int *status);
 
 /* True if the environment and the lock directory, through which an outer dlock passes its
  * locks, describe our caller. False: the lock is for another process (--attach=PID). */
-bool acquisition_is_for_us(const struct acquisition *acquisition);
+bool acquisition_is_for_us(const struct acquisition *lock);
 
 /* An ancestor holds the lock in this mode: sets `outer`, by whether the mode covers the
  * requested one; an exclusive lock also covers a shared request. */
-void acquisition_found_outer(struct acquisition *acquisition, enum lock_mode mode, int slots);
+void acquisition_found_outer(struct acquisition *lock, enum lock_mode mode, int slots);
 
 /* Takes the lock, waiting for it as the caller has set, or finds that an ancestor holds
  * it (`outer`), which the caller may know already. False: reported, and *status is the exit
  * status; or `ended_by` is the signal that ended the wait. If cancel_fd ended it and there is no
  * signal, the process that was to become the holder has ended. */
-bool acquisition_take(struct acquisition *acquisition, int *status);
+bool acquisition_take(struct acquisition *lock, int *status);
 
 /* Tries for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
  * LOCK_RELEASED, LOCK_ENDED, or LOCK_UNAVAILABLE or another error that prevented the
  * release: then the lock expires by itself. */
-enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why);
+enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *why);
 
 /* Reports the result: with -v, or as a warning if the lock remains. */
-void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result,
+void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
                               const struct errmsg *why);
 
 /* Releases without having done anything, and reports why. Returns `status`. */
-int acquisition_give_back(struct acquisition *acquisition, enum failure failure, int status,
+int acquisition_give_back(struct acquisition *lock, enum failure failure, int status,
                           const char *text);
 
 /* Closes what is open. Returns the status; does not return if a signal ended
  * the wait (`ended_by`), since this process then dies by it. */
-int acquisition_close(struct acquisition *acquisition, int status);
+int acquisition_close(struct acquisition *lock, int status);
 
 #endif

@@ -20,7 +20,7 @@
  * Orders at the end:
  *   1. The target ends first -> released at once, whatever it has left behind. A dlock
  *      that asks with -n before that finds a holder that has ended, and waits for us for
- *      a moment (run/acquire.c).
+ *      a moment (run/acquisition.c).
  *   2. The lease ends or is lost first -> the target and its family are stopped,
  *      and killed (run/expiry.c) -> released when none of them is left.
  *   3. Both were frozen, and the target ends before the guard wakes -> the boot

@@ -27,8 +27,8 @@
  *                    reported, and if it is not locked, it is removed
  *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is not used again,
  *                    so neither removes another file
- *   the guard has released its lock, and the process lives on -> the guard leaves the file, and
- *                    removes what earlier guards of this process have left
+ *   the guard has released its lock, and the process lives on -> the guard leaves the file; of
+ *                    those that several guards have left, a search keeps one
  *   left in another pid namespace -> this process cannot see whether that one lives: removed
  *                    after a day
  */
@@ -210,7 +210,17 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* False if the record is for no living process: then the caller removes the file. */
+/* One record is enough to remember that a lock of a process has ended. */
+static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
+{
+    for (size_t i = 0; i < locks->count; i++)
+        if (locks->list[i].ended && locks->list[i].attached_to == pid)
+            return true;
+    return false;
+}
+
+/* Adds it if it is for this process or an ancestor. False if it is not needed any more: then the
+ * caller removes the file. */
 static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
 {
     char line[LINE_SIZE];
@@ -228,6 +238,8 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
         struct duration age = deadline_gap((struct deadline){found.boot_ns}, deadline_now());
         return age.ns < left_most.ns;
     }
+    if (ended && has_ended_one(locks, pid))
+        return false;
     if (locks->count < FOUND_MOST &&
         proc_descends_from(getpid(), target)) /* the script may have become this process */
         add(locks, &found);
@@ -431,35 +443,9 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
     return false;
 }
 
-/* One file is enough to remember that a lock of this process has ended. */
-static void remove_earlier(const struct attach_record *attached)
-{
-    size_t same = strcspn(attached->name + strlen(PREFIX), "-") + strlen(PREFIX) + 1;
-    int dir_fd = fcntl(attached->dir_fd, F_DUPFD_CLOEXEC, 0);
-    DIR *dir = dir_fd >= 0 ? fdopendir(dir_fd) : NULL;
-    struct stat status;
-
-    if (dir == NULL) {
-        fd_close(&dir_fd);
-        return;
-    }
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        if (strncmp(entry->d_name, attached->name, same) != 0 ||
-            strcmp(entry->d_name, attached->name) == 0)
-            continue;
-        int fd = file_open(dir_fd, entry->d_name, O_RDONLY | O_NOFOLLOW, &status);
-        if (fd >= 0 && status.st_uid == geteuid() && flock(fd, LOCK_SH | LOCK_NB) == 0)
-            (void)!unlinkat(dir_fd, entry->d_name, 0);
-        fd_close(&fd);
-    }
-    closedir(dir);
-}
-
 void attach_record_close(struct attach_record *attached, bool leave)
 {
-    if (attached->fd >= 0 && leave)
-        remove_earlier(attached);
-    else if (attached->fd >= 0) /* the file may have been removed with its directory */
+    if (attached->fd >= 0 && !leave) /* the file may have been removed with its directory */
         (void)!unlinkat(attached->dir_fd, attached->name, 0);
     fd_close(&attached->fd);
     fd_close(&attached->dir_fd);

@@ -5,7 +5,7 @@
 
 #include "process/process.h"
 #include "run/expiry.h"
-#include "run/watchdog.h"
+#include "run/watch.h"
 #include "store/backend.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "run/watchdog.h"
+#include "run/watch.h"
 
 #include "util/fileutils.h"
 #include "util/text.h"

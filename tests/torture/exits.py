@@ -16,7 +16,7 @@ REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server that is there may be said to be away where the machine stalls.
 TOO_SLOW = ("did not answer in time", "the connection timed out", "the TLS handshake was not answered in time",
             "its lease ended before the answer arrived")
-# How long -n waits for the guard of a holder of its host that has ended (run/acquire.c).
+# How long -n waits for the guard of a holder of its host that has ended (run/acquisition.c).
 GUARD_MOST = 0.5
 # Beside --outage: connecting, the queue, and the machine.
 AROUND_A_FAULT = 3.0

@@ -7,7 +7,7 @@
  *     (join()), so that it does not remain on a bare majority for long.
  *   A majority grants it, but one of these was so slow that the lease is nearly over ->
  *     the lease counts from before each was asked -> the waiter gives such a lease back
- *     (run/acquire.c).
+ *     (run/acquisition.c).
  *   The fences differ, as they do since each comes from a clock -> the highest is written
  *     to as many others as make a majority before the take counts -> the next holder's
  *     majority has a server in common with these, which then gives a higher one, whatever
