@@ -94,14 +94,14 @@ struct backend {
                                 struct errmsg *);
 
     /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, which the
-     * caller frees with lock_state_free(). If that fails since the lock has a newer format,
+     * caller frees with lock_state_free(). If that fails because the lock has a newer format,
      * state->newer is set. */
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound,
                              struct errmsg *);
 
     /* After a look that found no holder, for a store that may not see all holders: asks
      * for the lock, and releases it at once. LOCK_OK: the lock is free, or *state, filled
-     * in anew, says that it is held. NULL: look() sees all holders. */
+     * in again, says that it is held. NULL: look() sees all holders. */
     enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *,
                               struct errmsg *);
 
@@ -113,9 +113,10 @@ struct backend {
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was,
                                       struct bound, struct errmsg *);
 
-    /* From now on nobody takes the lock for `pause.left`, whether it is held or not; 0 ends
-     * its pause. LOCK_OK; LOCK_GONE: there was none to end, with *why set; otherwise as
-     * look(). NULL: it cannot be paused. */
+    /* Keeps everybody from taking the lock for `pause.left` from now on, whether the lock is
+     * held or not; 0 ends its pause. LOCK_OK; LOCK_GONE: there was no pause to end, with *why
+     * set; LOCK_UNAVAILABLE: also if the pause may not have ended on one of several servers;
+     * otherwise as look(). NULL: the lock cannot be paused. */
     enum lock_result (*pause)(struct backend *, const char *key, const struct pause *, struct bound,
                               struct errmsg *);
 

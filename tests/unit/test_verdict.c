@@ -287,7 +287,7 @@ TEST(test_judge)
             if (member->done)
                 member->result = result_of(letter);
         }
-        int64_t waits = quorum_judge(&quorum, NULL).ns;
+        int64_t waits = quorum_judge(&quorum).ns;
         if (row->least_ms < 0)
             row_int(row->name, waits, QUORUM_WAITS.ns);
         else

@@ -1,3 +1,6 @@
+/* A backend over several Redis backends. Each call asks all servers at once and goes by what a
+ * majority says; the server's own backend does the work there. store/quorum/round.c says which
+ * thread owns what, store/quorum/lease.c lists every order of events of a lease. */
 #include "store/quorum/backend.h"
 
 #include "store/quorum/quorum_int.h"
@@ -18,7 +21,7 @@ static struct deadline sooner(struct deadline a, struct deadline b)
     return a.boot_ns == 0 || (b.boot_ns > 0 && deadline_before(b, a)) ? b : a;
 }
 
-/* News of a single member is enough to ask all. */
+/* News from a single member is enough to ask all. */
 static struct news quorum_news(struct backend *backend)
 {
     struct quorum *quorum = quorum_of(backend);
@@ -57,9 +60,8 @@ enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
 /* Patience for what is better done on the slow servers, too. A server without the pause
  * that is to end answers LOCK_GONE. */
-static struct duration judge_slow(const struct quorum *quorum, const void *about)
+static struct duration judge_slow(const struct quorum *quorum)
 {
-    (void)about;
     int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
@@ -82,7 +84,7 @@ static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
     return count;
 }
 
-/* How many of its owners have the lock on at least so many servers. */
+/* How many owners of this state have the lock on at least so many servers. */
 static int64_t count_owners(const struct quorum *quorum, const struct lock_state *state, int least)
 {
     int64_t count = 0;
@@ -93,31 +95,38 @@ static int64_t count_owners(const struct quorum *quorum, const struct lock_state
     return count;
 }
 
-/* On how many servers an owner must have the lock to be shown: *least, at first a majority.
- * LOCK_UNAVAILABLE: unknown, as servers that do not answer may have it, too; so the lock
- * must not be taken for free. */
+static bool has_owner(const struct quorum *quorum, int least)
+{
+    FOR_MEMBERS (member, quorum)
+        if (count_owners(quorum, &member->state, least) > 0)
+            return true;
+    return false;
+}
+
+/* Lowers *least, on how many servers an owner must have the lock to be shown, if there is none
+ * but the lock is not free either. LOCK_UNAVAILABLE: an owner may have it on servers that do
+ * not answer, too; so the lock must not be taken for free. */
 static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
                                      struct errmsg *why)
 {
     int unknown = quorum->count - quorum_count(quorum, RESULT_OK);
-    int most = 0; /* how many servers one client has */
-    int held = 0;
-    FOR_MEMBERS (member, quorum) {
-        held += member->state.owner_count > 0;
-        while (count_owners(quorum, &member->state, most + 1) > 0)
-            most++;
-    }
-    if (most == 0 || most >= *least)
+    int most = *least; /* that one client has */
+    while (most > 0 && !has_owner(quorum, most))
+        most--;
+    if (most == 0 || most == *least)
         return LOCK_OK;
 
+    int held = 0;
+    FOR_MEMBERS (member, quorum)
+        held += member->state.owner_count > 0;
     quorum->base.note = quorum->note.text;
     if (most + unknown >= quorum->need) {
         *least = most;
-        errmsg_set(why,
+        errmsg_set(&quorum->note,
                    "on %d of %d servers another client holds it, which may be a lock: %d of %d "
                    "servers cannot be reached",
                    most, quorum->count, unknown, quorum->count);
-        quorum->note = *why;
+        errmsg_set(why, "%s", quorum->note.text);
         return purpose == LOOK_LIST ? LOCK_OK : LOCK_UNAVAILABLE;
     }
     if (held > quorum->count - quorum->need) {
@@ -148,9 +157,9 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed something. The best informed one knows the most owners
- * of those that are shown, the newest run, not by mistake, and the most runs since the last
- * success, and its fence is the highest. */
+/* A server that was down has missed something. The best informed one knows of the most owners
+ * that are shown; of several the one with the newest run, which knows of no run that was none,
+ * of the most runs since the last success, and of the highest fence. */
 static struct lock_state *best_informed(struct quorum *quorum, int least)
 {
     enum { FACTS = 5 };
@@ -176,12 +185,12 @@ static struct lock_state *best_informed(struct quorum *quorum, int least)
     return best;
 }
 
-/* What the best informed server says is shown, but for what a majority decides. */
+/* Shows what the best informed server says, except for what a majority decides. */
 static void show(struct quorum *quorum, int least, struct lock_state *to)
 {
     struct lock_state *best = best_informed(quorum, least);
     struct run_memory *memory = &best->memory;
-    /* The last run may seem older than the success by a clock that was behind. */
+    /* A clock that was behind may have made the last run older than the success. */
     if (!has_run(quorum, &memory->last) || newest_ms(&memory->success) > newest_ms(&memory->last))
         memory->last = memory->success;
 
@@ -195,7 +204,10 @@ static void show(struct quorum *quorum, int least, struct lock_state *to)
     best->waiters = -1;
     best->owner_count = kept;
     best->locked = kept > 0;
-    best->mode = kept > 0 ? best->mode : MODE_EXCLUSIVE;
+    if (kept == 0) {
+        best->mode = MODE_EXCLUSIVE;
+        best->slots = 0;
+    }
     best->pause = quorum_paused(quorum);
     *to = *best;
     *best = (struct lock_state){0};

@@ -89,9 +89,8 @@ static enum lock_result settle(struct quorum_member *member, void *about, struct
 {
     (void)about;
     struct lease maybe;
-    struct lock_request request = member->quorum->request;
-    request.take_id = member->owed;
-    lease_begin(&maybe, &request, deadline_now(), 0);
+    lease_begin(&maybe, &member->quorum->request, deadline_now(), 0);
+    maybe.take_id = member->owed;
     maybe.hold = deadline_now();
     enum lock_result result = member->store->release(member->store, &maybe, bound, &member->why);
     if (is_settled(result)) {
@@ -179,9 +178,8 @@ static struct duration split_grace(const struct quorum *quorum)
     return grace(quorum, asks_once ? DURATION_S(1) : least, DURATION_S(5));
 }
 
-static struct duration judge_take(const struct quorum *quorum, const void *about)
+static struct duration judge_take(const struct quorum *quorum)
 {
-    (void)about;
     int spare = quorum->count - quorum->need;
     int ok = quorum_count_round(quorum, RESULT_OK);
     int held = quorum_count_round(quorum, RESULT_HELD);
@@ -344,15 +342,6 @@ static void begin_take(struct quorum *quorum, const struct lock_request *request
     quorum->base.note = quorum->base.warning = NULL;
 }
 
-/* A member's own lease is no longer than the one that counts from the beginning. */
-static void begin_lease(struct quorum *quorum, struct deadline before, struct lease *lease)
-{
-    lease_begin(lease, &quorum->request, before, lease->fence);
-    FOR_MEMBERS (member, quorum)
-        lease_cut(&member->lease, lease->deadline);
-    lease->deadline = quorum_deadline(quorum);
-}
-
 enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
                              struct lease *lease, struct holder *holder, struct bound bound,
                              struct errmsg *why)
@@ -360,7 +349,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
     struct quorum *quorum = quorum_of(backend);
     begin_take(quorum, request);
     struct deadline before = deadline_now();
-    struct quorum_question question = {.ask = ask_take, .patience = judge_take, .who = QUORUM_ALL};
+    struct quorum_question question = {ask_take, NULL, judge_take, QUORUM_ALL};
     bool cancelled = quorum_round(quorum, &question, bound);
     quorum_learn_pace(quorum);
 
@@ -375,7 +364,10 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
     }
 
     if (result == LOCK_OK) {
-        begin_lease(quorum, before, lease);
+        lease_begin(lease, &quorum->request, before, lease->fence);
+        FOR_MEMBERS (member, quorum) /* no longer than the lease that counts from the beginning */
+            lease_cut(&member->lease, lease->deadline);
+        lease->deadline = quorum_deadline(quorum);
         return LOCK_OK;
     }
     if (result == LOCK_HELD) {
@@ -606,12 +598,10 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
 
     if (member->standing != MEMBER_GRANTS && store->uncertain)
         owe(member);
-    enum lock_result result = LOCK_GONE;
-    errmsg_set(&member->why, "%s: it did not hold the lock", member->url);
     if (member->standing == MEMBER_OWES)
-        result = settle(member, NULL, bound);
+        return settle(member, NULL, bound);
     if (member->standing != MEMBER_GRANTS)
-        return result;
+        return errmsg_fail(&member->why, LOCK_GONE, "%s: it did not hold the lock", member->url);
     lease.take_id = member->quorum->take_id;
     lease.end_ms = member->lease.end_ms;
     return store->release(store, &lease, bound, &member->why);
@@ -619,9 +609,9 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
 
 /* A server that has the lock would keep it to the end of the lease: once there is a
  * verdict, it is worth some time; one that may have it is worth a little. */
-static struct duration judge_release(const struct quorum *quorum, const void *about)
+static struct duration judge_release(const struct quorum *quorum)
 {
-    const struct release *release = about;
+    const struct release *release = quorum->question->about;
     if (quorum_count_round(quorum, RESULT_OK) < quorum->need &&
         quorum_count_round(quorum, RESULT_PAST) <= quorum->count - quorum->need)
         return QUORUM_WAITS;

@@ -67,7 +67,7 @@ struct quorum_question {
     /* How much longer to wait for the members that have not answered; QUORUM_WAITS: until
      * the bound. Called at the start, and after each answer by the thread that got it, with
      * the mutex held. NULL: QUORUM_WAITS. */
-    struct duration (*patience)(const struct quorum *quorum, const void *about);
+    struct duration (*patience)(const struct quorum *quorum);
     member_set who;
 };
 
@@ -130,7 +130,7 @@ bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
 
 /* Patience for a question that may take its time: once there is a verdict, the slow members
  * get some more time. */
-struct duration quorum_judge(const struct quorum *quorum, const void *about);
+struct duration quorum_judge(const struct quorum *quorum);
 
 /* A limit in milliseconds that suits near servers would cut short all distant ones: time
  * for so many rounds of the others, `least` to 1 s. */

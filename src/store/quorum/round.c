@@ -53,7 +53,7 @@ static void set_cut(struct quorum *quorum)
     if (question->patience == NULL)
         return;
 
-    struct duration more = question->patience(quorum, question->about);
+    struct duration more = question->patience(quorum);
     struct deadline cut = deadline_after(more);
     if (more.ns == QUORUM_WAITS.ns || !deadline_before(cut, quorum->cut))
         return;
@@ -160,9 +160,8 @@ void quorum_learn_pace(struct quorum *quorum)
  * the tracking. */
 enum { CONNECTED_ROUNDS = 5 };
 
-struct duration quorum_judge(const struct quorum *quorum, const void *about)
+struct duration quorum_judge(const struct quorum *quorum)
 {
-    (void)about;
     if (quorum_count_round(quorum, RESULT_OK) >= quorum->need)
         return quorum_rounds(quorum, CONNECTED_ROUNDS, DURATION_MS(200));
     bool lost = quorum_count_round(quorum, RESULT_PAST) > quorum->count - quorum->need;
