@@ -176,8 +176,9 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
     struct list *list = data;
     const struct target *target = list->target;
     list_table_free(&list->listing);
-    return target->backend->list(target->backend, target->key, target->options->name,
-                                 target->options->all, list_one, list, bound, why);
+    const struct listing listing = {target->key, target->options->name, target->options->all,
+                                    list_one, list};
+    return target->backend->list(target->backend, &listing, bound, why);
 }
 
 int action_list(const struct options *options, struct messages *out)

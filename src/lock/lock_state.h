@@ -80,6 +80,15 @@ void lock_state_free(struct lock_state *state);
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 
+/* Which locks are listed, and to whom. */
+struct listing {
+    const char *prefix;  /* of their keys */
+    const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */
+    bool all;            /* free locks that are paused or remember a run, too */
+    bool (*visit)(void *data, const struct lock_state *); /* called for each; false ends the list */
+    void *data;
+};
+
 /* True if a list shows it: it is held, or its format is newer; or, with `all`, it is paused or
  * remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);

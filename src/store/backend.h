@@ -49,8 +49,8 @@ struct backend {
     bool queued; /* in the store's queue: a caller that gives up must leave it, with a release */
 
     /* Asks once for the lock. Never waits for its holder.
-     * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is; with `done` it was refused by
-     * once_per, which the store decides in the same step as the take. Otherwise *why is set:
+     * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is; its `refusal` says whether once_per
+     * has refused it, which the store decides in the same step as the take. Otherwise *why is set:
      * LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID (as every call does if the lock has a
      * newer format, lock/format.h), LOCK_CANT_CREATE, LOCK_CANCELLED,
      * LOCK_SYSTEM. After LOCK_UNAVAILABLE it may be called again with the same request,
@@ -120,14 +120,11 @@ struct backend {
     enum lock_result (*pause)(struct backend *, const char *key, const struct pause *, struct bound,
                               struct errmsg *);
 
-    /* Looks at all locks whose keys are `prefix` followed by a match of the glob(7)
-     * `pattern` (NULL: anything), in the order of their keys; calls visit() for each that
-     * is held, and with `all` for those that remember a run, which ends it by returning
-     * false. The bound applies to each step. LOCK_OK; LOCK_UNAVAILABLE and so on. NULL: it
-     * is a store of one lock. */
-    enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern, bool all,
-                             bool (*visit)(void *data, const struct lock_state *), void *data,
-                             struct bound, struct errmsg *);
+    /* Looks at all locks that the listing asks for, in the order of their keys, and calls its
+     * visit() for each. The bound applies to each step. LOCK_OK; LOCK_UNAVAILABLE and so on.
+     * NULL: it is a store of one lock. */
+    enum lock_result (*list)(struct backend *, const struct listing *, struct bound,
+                             struct errmsg *);
 
     /* For a lease that is held. The caller is about to watch it: from then on each check
      * makes sure that the store reports what happens to the lock after that check. The

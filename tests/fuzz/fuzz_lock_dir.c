@@ -218,7 +218,8 @@ static void act(struct run *run, char action)
     case 'e': result = backend->extend(backend, &run->lease, EXTEND_AT_LEAST, bound, &why); break;
     case 'l': expect_owner(backend, run->taken, true, bound); break;
     case 'i':
-        result = backend->list(backend, "dlock:", NULL, true, visit_state, &count, bound, &why);
+        result = backend->list(
+            backend, &(struct listing){"dlock:", NULL, true, visit_state, &count}, bound, &why);
         break;
     case 'a': find_attached(); break;
     case 'r':

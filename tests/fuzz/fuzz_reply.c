@@ -127,7 +127,8 @@ static void act(struct backend *backend, struct lease *lease, char action)
     case 'l': result = backend->look(backend, request.key, &state, bound, &why); break;
     case 'f': result = backend->force_release(backend, request.key, &state, bound, &why); break;
     case 'i':
-        result = backend->list(backend, "dlock:", NULL, false, visit, NULL, bound, &why);
+        result = backend->list(backend, &(struct listing){"dlock:", NULL, false, visit, NULL},
+                               bound, &why);
         break;
     case 'n': (void)backend->news(backend); break;
     case 'm': next_part(); break;

@@ -285,10 +285,7 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
 
 struct lister {
     struct dir_backend *backend;
-    const char *prefix, *pattern;
-    bool all;
-    bool (*visit)(void *data, const struct lock_state *);
-    void *data;
+    struct listing of;
     size_t visited;
     bool ended; /* by visit() */
 };
@@ -336,9 +333,10 @@ static bool key_of(struct store *store, const char *name, char key[LOCK_KEY_SIZE
 /* Adds the key if it is asked for. False: memory is short. */
 static bool add_key(const struct lister *lister, struct key_list *list, const char *key)
 {
-    size_t length = strlen(lister->prefix);
-    bool asked_for = strncmp(key, lister->prefix, length) == 0 &&
-                     (lister->pattern == NULL || fnmatch(lister->pattern, key + length, 0) == 0);
+    size_t length = strlen(lister->of.prefix);
+    bool asked_for =
+        strncmp(key, lister->of.prefix, length) == 0 &&
+        (lister->of.pattern == NULL || fnmatch(lister->of.pattern, key + length, 0) == 0);
     return !asked_for || key_list_add(list, key);
 }
 
@@ -365,7 +363,7 @@ static bool add_remembered(const struct lister *lister, struct key_list *list)
     char key[LOCK_KEY_SIZE];
     size_t number = 0;
     errno = ENOMEM;
-    if (!lister->all || memory_open(&store->memory, &store->dir, false, NULL) != LOCK_OK)
+    if (!lister->of.all || memory_open(&store->memory, &store->dir, false, NULL) != LOCK_OK)
         return true;
     while (memory_next_run(&store->memory, &number, key))
         if (!add_key(lister, list, key))
@@ -407,9 +405,9 @@ static enum lock_result list_here(struct lister *lister, struct bound bound, str
                                     look_here(lister->backend, list.keys[i], &state, bound, why));
         if (result == LOCK_REFUSED) {
             result = LOCK_OK; /* another user's */
-        } else if (result == LOCK_OK && lock_state_is_listed(&state, lister->all)) {
+        } else if (result == LOCK_OK && lock_state_is_listed(&state, lister->of.all)) {
             lister->visited++;
-            lister->ended = !lister->visit(lister->data, &state);
+            lister->ended = !lister->of.visit(lister->of.data, &state);
         }
         lock_state_free(&state);
     }
@@ -428,7 +426,7 @@ static enum lock_result list_others(struct lister *lister, struct bound bound, s
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
 
     lister->backend = other;
-    lister->all = false;
+    lister->of.all = false;
     while (result == LOCK_OK && !lister->ended && store_next_other(store, &dir))
         if (lock_dir_open(&other->store.dir, dir.path, NULL) == LOCK_OK) {
             result = list_here(lister, bound, why);
@@ -438,11 +436,10 @@ static enum lock_result list_others(struct lister *lister, struct bound bound, s
     return result;
 }
 
-enum lock_result dir_list(struct backend *base, const char *prefix, const char *pattern, bool all,
-                          bool (*visit)(void *data, const struct lock_state *), void *data,
-                          struct bound bound, struct errmsg *why)
+enum lock_result dir_list(struct backend *base, const struct listing *listing, struct bound bound,
+                          struct errmsg *why)
 {
-    struct lister lister = {dir_backend_of(base), prefix, pattern, all, visit, data, 0, false};
+    struct lister lister = {.backend = dir_backend_of(base), .of = *listing};
     enum lock_result result = list_here(&lister, bound, why);
     size_t here = lister.visited;
     if (result == LOCK_OK)

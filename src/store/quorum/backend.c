@@ -313,58 +313,54 @@ static enum lock_result quorum_pause(struct backend *backend, const char *key,
 
 /* The keys that any of the servers names; under the quorum's mutex, as the round shares
  * them. */
-struct listing {
-    const char *prefix, *pattern;
-    bool all;
+struct found_keys {
+    struct listing listing; /* of any of the servers */
     pthread_mutex_t *mutex;
-    struct key_list keys;
+    struct key_list list;
     bool short_of_memory;
 };
 
 static bool add_key(void *data, const struct lock_state *state)
 {
-    struct listing *listing = data;
-    pthread_mutex_lock(listing->mutex);
-    bool added = key_list_add(&listing->keys, state->key);
-    listing->short_of_memory |= !added;
-    pthread_mutex_unlock(listing->mutex);
+    struct found_keys *keys = data;
+    pthread_mutex_lock(keys->mutex);
+    bool added = key_list_add(&keys->list, state->key);
+    keys->short_of_memory |= !added;
+    pthread_mutex_unlock(keys->mutex);
     return added;
 }
 
 static enum lock_result ask_list(struct quorum_member *member, void *about, struct bound bound)
 {
-    const struct listing *listing = about;
-    struct backend *store = member->store;
-    return store->list(store, listing->prefix, listing->pattern, listing->all, add_key, about,
-                       bound, &member->why);
+    const struct found_keys *keys = about;
+    return member->store->list(member->store, &keys->listing, bound, &member->why);
 }
 
-static enum lock_result quorum_list(struct backend *backend, const char *prefix,
-                                    const char *pattern, bool all,
-                                    bool (*visit)(void *data, const struct lock_state *),
-                                    void *data, struct bound bound, struct errmsg *why)
+static enum lock_result quorum_list(struct backend *backend, const struct listing *listing,
+                                    struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    struct listing listing = {
-        .prefix = prefix, .pattern = pattern, .all = all, .mutex = &quorum->mutex};
-    struct quorum_question question = {ask_list, &listing, judge_slow, QUORUM_ALL};
+    struct found_keys keys = {.listing = *listing, .mutex = &quorum->mutex};
+    keys.listing.visit = add_key;
+    keys.listing.data = &keys;
+    struct quorum_question question = {ask_list, &keys, judge_slow, QUORUM_ALL};
     bool cancelled = quorum_round(quorum, &question, bound);
     enum lock_result result = quorum_answer(quorum, cancelled, why);
-    if (result == LOCK_OK && listing.short_of_memory)
+    if (result == LOCK_OK && keys.short_of_memory)
         result = errmsg_fail(why, LOCK_SYSTEM, "out of memory");
 
-    key_list_sort(&listing.keys);
+    key_list_sort(&keys.list);
     bool more = true;
-    for (size_t i = 0; result == LOCK_OK && more && i < listing.keys.count; i++) {
-        const char *key = listing.keys.keys[i];
+    for (size_t i = 0; result == LOCK_OK && more && i < keys.list.count; i++) {
+        const char *key = keys.list.keys[i];
         struct lock_state state = {0};
         result = lock_state_of_list(&state, key, look(quorum, key, LOOK_LIST, &state, bound, why));
         if (result != LOCK_OK)
             break;
-        more = !lock_state_is_listed(&state, all) || visit(data, &state);
+        more = !lock_state_is_listed(&state, listing->all) || listing->visit(listing->data, &state);
         lock_state_free(&state);
     }
-    key_list_free(&listing.keys);
+    key_list_free(&keys.list);
     return result;
 }
 

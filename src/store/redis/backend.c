@@ -327,12 +327,10 @@ static void redis_close(struct backend *backend)
 
 static redis_open_node open_node;
 
-static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
-                                   bool all, bool (*visit)(void *data, const struct lock_state *),
-                                   void *data, struct bound bound, struct errmsg *why)
+static enum lock_result redis_list(struct backend *backend, const struct listing *listing,
+                                   struct bound bound, struct errmsg *why)
 {
-    return redis_list_with(open_node, redis_of(backend), prefix, pattern, all, visit, data, bound,
-                           why);
+    return redis_list_with(open_node, redis_of(backend), listing, bound, why);
 }
 
 static struct redis_backend *make(const struct redis_url *url,

@@ -168,12 +168,11 @@ static bool lock_of_meta(const char *companion, char key[LOCK_KEY_SIZE])
 struct scan {
     char cursor[32], earlier[32];
     int steps;
-    bool all;
 };
 
 /* {cursor, {key...}}: LOCK_OK with the cursor copied. */
 static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply,
-                                  const char *prefix, const char *pattern, struct key_list *keys,
+                                  const struct listing *listing, struct key_list *keys,
                                   struct scan *scan, struct errmsg *why)
 {
     if (reply->type == REDIS_REPLY_ERROR)
@@ -187,17 +186,17 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
         char of_meta[LOCK_KEY_SIZE];
         const char *key = redis_reply_text(reply->element[1]->element[i]);
-        size_t length = strlen(prefix);
-        if (scan->all && lock_of_meta(key, of_meta))
+        size_t length = strlen(listing->prefix);
+        if (listing->all && lock_of_meta(key, of_meta))
             key = of_meta;
-        if (strncmp(key, prefix, length) != 0 || key[length] == '\0' ||
+        if (strncmp(key, listing->prefix, length) != 0 || key[length] == '\0' ||
             strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
-            (pattern != NULL && fnmatch(pattern, key + length, 0) != 0))
+            (listing->pattern != NULL && fnmatch(listing->pattern, key + length, 0) != 0))
             continue;
         if (keys->count >= KEYS_MOST)
             return errmsg_fail(why, LOCK_SYSTEM,
                                "there are more than %d keys with the prefix %.200s", KEYS_MOST,
-                               prefix);
+                               listing->prefix);
         if (!key_list_add(keys, key))
             return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
@@ -216,13 +215,12 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
-static enum lock_result find_keys(struct redis_backend *redis, const char *prefix,
-                                  const char *pattern, bool all, struct key_list *keys,
-                                  struct bound bound, struct errmsg *why)
+static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
+                                  struct key_list *keys, struct bound bound, struct errmsg *why)
 {
     char match[2 * LOCK_KEY_SIZE + 2] = "*";
-    struct scan scan = {.cursor = "0", .all = all};
-    glob_of_prefix(prefix, match + all, sizeof match - 1);
+    struct scan scan = {.cursor = "0"};
+    glob_of_prefix(listing->prefix, match + listing->all, sizeof match - 1);
     enum lock_result result;
     do {
         const struct redis_command command =
@@ -232,7 +230,7 @@ static enum lock_result find_keys(struct redis_backend *redis, const char *prefi
         if (result == LOCK_OK)
             result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
         if (result == LOCK_OK) {
-            result = read_step(redis, reply, prefix, pattern, keys, &scan, why);
+            result = read_step(redis, reply, listing, keys, &scan, why);
             freeReplyObject(reply);
         }
         if (result == LOCK_OK && is_endless(&scan))
@@ -359,8 +357,7 @@ static struct master *first_of(const struct masters *masters)
 /* In the order of the keys over all masters. A key may come twice: while its slot is
  * moved two masters may know it. A key that cannot be a lock of ours in a Cluster
  * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
-static enum lock_result visit_keys(const struct masters *masters, bool all,
-                                   bool (*visit)(void *data, const struct lock_state *), void *data,
+static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct errmsg *why)
 {
     const char *last = "";
@@ -376,7 +373,8 @@ static enum lock_result visit_keys(const struct masters *masters, bool all,
             lock_state_of_list(&state, key, backend->look(backend, key, &state, bound, why));
         if (result != LOCK_OK)
             return result;
-        bool more = !lock_state_is_listed(&state, all) || visit(data, &state);
+        bool more =
+            !lock_state_is_listed(&state, listing->all) || listing->visit(listing->data, &state);
         lock_state_free(&state);
         if (!more)
             break;
@@ -385,9 +383,8 @@ static enum lock_result visit_keys(const struct masters *masters, bool all,
 }
 
 enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backend *redis,
-                                 const char *prefix, const char *pattern, bool all,
-                                 bool (*visit)(void *data, const struct lock_state *), void *data,
-                                 struct bound bound, struct errmsg *why)
+                                 const struct listing *listing, struct bound bound,
+                                 struct errmsg *why)
 {
     struct masters masters = {0};
     enum lock_result result = LOCK_OK;
@@ -402,10 +399,10 @@ enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backen
         if (one->redis == NULL)
             result = open_node(&one->redis, redis, &one->at, why);
         if (result == LOCK_OK)
-            result = find_keys(one->redis, prefix, pattern, all, &one->keys, bound, why);
+            result = find_keys(one->redis, listing, &one->keys, bound, why);
     }
     if (result == LOCK_OK)
-        result = visit_keys(&masters, all, visit, data, bound, why);
+        result = visit_keys(&masters, listing, bound, why);
     free_masters(&masters, redis);
     return result;
 }

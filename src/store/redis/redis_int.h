@@ -302,8 +302,7 @@ typedef enum lock_result redis_open_node(struct redis_backend **node,
  * if one cannot be asked, or slots have no master, the list would be incomplete:
  * LOCK_UNAVAILABLE. */
 enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backend *redis,
-                                 const char *prefix, const char *pattern, bool all,
-                                 bool (*visit)(void *data, const struct lock_state *), void *data,
-                                 struct bound bound, struct errmsg *why);
+                                 const struct listing *listing, struct bound bound,
+                                 struct errmsg *why);
 
 #endif
