@@ -15,11 +15,11 @@ enum { ORIGIN_COLUMN = 48 };
 
 struct row {
     const char *name;
-    char value[2048];
-    bool has_value;   /* false: not set, or it must not be shown */
-    bool beyond_file; /* no line of a file can set this value */
+    const char *value; /* NULL: not set, or it must not be shown */
+    const char *note;  /* NULL: none */
+    bool beyond_file;  /* no line of a file can set this value */
     char from[ORIGIN_TEXT_SIZE];
-    const char *note; /* NULL: none */
+    char text[2048]; /* for a value that is put together */
 };
 
 /* The default of this option, in the form of dlock.conf(5); NULL: none. May use `text`. */
@@ -55,8 +55,8 @@ static enum rivals rivals_of(const struct options *options, enum option_id id, b
 
 /* The setting that decides this option, with its value in *text (NULL: none); NULL if it is
  * not set. Of rivals the last one decides for all. */
-static const struct setting *config_in_force(const struct options *options, enum option_id id,
-                                             const char **text)
+static const struct setting *deciding(const struct options *options, enum option_id id,
+                                      const char **text)
 {
     bool counts;
     enum rivals rivals = rivals_of(options, id, &counts);
@@ -71,25 +71,24 @@ static const struct setting *config_in_force(const struct options *options, enum
     return found;
 }
 
-/* The URLs without their logins. False if one cannot be read: a text that is no
- * URL may still contain a password. */
-static bool show_urls(const char *text, char *shown, size_t size)
+/* The URLs without their logins. NULL if one cannot be read: a text that is no URL may still
+ * contain a password. */
+static const char *urls_shown(const char *text, char *shown, size_t size)
 {
     struct redis_urls urls;
     struct errmsg ignored = {""};
     size_t used = 0;
     bool usable = redis_urls_parse(&urls, text, &ignored) == LOCK_OK;
-    for (int i = 0; usable && i < urls.count; i++) {
-        int length =
-            snprintf(shown + used, size - used, "%s%s", i > 0 ? " " : "", urls.list[i].shown);
-        used += length > 0 ? (size_t)length : 0;
+    for (int i = 0; i < urls.count && usable; i++) {
+        used += (size_t)snprintf(shown + used, size - used, "%s%s", i > 0 ? " " : "",
+                                 urls.list[i].shown);
         usable = used < size;
     }
     redis_urls_free(&urls);
-    return usable;
+    return usable ? shown : NULL;
 }
 
-/* inih strips white space, and ends a value at a semicolon behind it. Escapes are printed, but
+/* inih strips white space, and ends a value at a semicolon after it. Escapes are printed, but
  * not read. A relative path would be another lock in each directory. */
 static bool fits_file(enum option_id id, const char *value)
 {
@@ -102,42 +101,38 @@ static bool fits_file(enum option_id id, const char *value)
            (!is_place || *value == '/');
 }
 
-static void row_fill(struct row *row, const struct options *options, enum option_id id)
+static void fill(struct row *row, const struct options *options, enum option_id id)
 {
     const char *value;
-    const struct setting *setting = config_in_force(options, id, &value);
+    const struct setting *setting = deciding(options, id, &value);
     *row = (struct row){.name = option_rows[id].name};
     if (id == OPT_CONFLICT_EXIT_CODE && options->conflict_status == STATUS_OK)
         row->note = "75 with --acquire, --attach and --wait-free";
     if (setting == NULL) {
-        const char *text = default_of(options, id, row->value);
-        row->has_value = text != NULL;
-        text_copy(row->from, sizeof row->from, text != NULL ? "default" : "not set");
-        if (text != NULL && text != row->value)
-            text_copy(row->value, sizeof row->value, text);
+        row->value = default_of(options, id, row->text);
+        text_copy(row->from, sizeof row->from, row->value != NULL ? "default" : "not set");
         return;
     }
+
     origin_format(setting->id, setting->origin, row->from, sizeof row->from);
-    if (value == NULL)
-        return;
-    if (id == OPT_REDIS)
-        row->has_value = show_urls(value, row->value, sizeof row->value);
-    else if (id != OPT_OWNER) { /* anyone who knows it can release the lock */
-        row->has_value = true;
-        text_copy(row->value, sizeof row->value, value);
-    }
-    row->beyond_file = !fits_file(id, row->value);
+    row->value = value;
+    if (id == OPT_OWNER) /* a process that knows it can release the lock */
+        row->value = NULL;
+    else if (id == OPT_REDIS)
+        row->value = urls_shown(value, row->text, sizeof row->text);
+    row->beyond_file = row->value != NULL && !fits_file(id, row->value);
     if (row->beyond_file)
         row->note = "a file cannot set it";
 }
 
-static void config_print_row(const struct row *row)
+static void print_row(const struct row *row)
 {
-    char value[2 * sizeof row->value], from[2 * ORIGIN_TEXT_SIZE];
-    text_escape(value, sizeof value, row->value);
+    char value[2 * sizeof row->text], from[2 * ORIGIN_TEXT_SIZE];
+    bool has_value = row->value != NULL;
+    text_escape(value, sizeof value, has_value ? row->value : "");
     text_escape(from, sizeof from, row->from);
-    int used = printf("%s%s%s%s", row->has_value && !row->beyond_file ? "" : "; ", row->name,
-                      row->has_value ? " = " : "", row->has_value ? value : "");
+    int used = printf("%s%s%s%s", has_value && !row->beyond_file ? "" : "; ", row->name,
+                      has_value ? " = " : "", value);
     printf("%*s ; %s%s%s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from,
            row->note != NULL ? "; " : "", row->note != NULL ? row->note : "");
 }
@@ -148,7 +143,7 @@ static void print_file(const char *path, bool was_read)
     printf("; %s: %s\n", text_escape(text, sizeof text, path), was_read ? "read" : "not there");
 }
 
-static void row_json(struct json *json, const struct row *row)
+static void print_json(struct json *json, const struct row *row)
 {
     json_begin(json, NULL, '{');
     json_text(json, "name", row->name);
@@ -176,11 +171,11 @@ int action_print_config(const struct options *options, struct messages *out)
         struct row row;
         if (!option_configurable(id))
             continue;
-        row_fill(&row, options, id);
+        fill(&row, options, id);
         if (options->json)
-            row_json(&json, &row);
+            print_json(&json, &row);
         else
-            config_print_row(&row);
+            print_row(&row);
     }
     if (options->json) {
         json_end(&json, ']');

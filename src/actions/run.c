@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct run_run {
+struct run {
     const struct options *options;
     struct messages *out;
     const char *shell_argv[4];
@@ -25,7 +25,7 @@ struct run_run {
     struct report report;
 };
 
-static void choose_command(struct run_run *run)
+static void choose_command(struct run *run)
 {
     const struct options *options = run->options;
     run->argv = (const char *const *)options->command;
@@ -40,12 +40,12 @@ static void choose_command(struct run_run *run)
 
 /* --- the end ------------------------------------------------------------- */
 
-static const char *command_shown(const struct run_run *run)
+static const char *command_shown(const struct run *run)
 {
     return run->argv[0][0] != '\0' ? run->argv[0] : "''";
 }
 
-static int cannot_run(const struct run_run *run, int error)
+static int cannot_run(const struct run *run, int error)
 {
     struct errmsg why = {""};
     errmsg_set(&why, "cannot run %.300s: %s", command_shown(run), strerror(error));
@@ -53,7 +53,7 @@ static int cannot_run(const struct run_run *run, int error)
     return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
 }
 
-static int command_status(struct run_run *run, const struct outcome *outcome)
+static int command_status(struct run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == EXEC_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
@@ -67,7 +67,7 @@ static int command_status(struct run_run *run, const struct outcome *outcome)
     return WEXITSTATUS(outcome->status);
 }
 
-static void say_ended(const struct run_run *run, const struct outcome *outcome)
+static void say_ended(const struct run *run, const struct outcome *outcome)
 {
     char name[32];
     if (WIFSIGNALED(outcome->status))
@@ -78,8 +78,7 @@ static void say_ended(const struct run_run *run, const struct outcome *outcome)
 }
 
 /* The exit status if the lease was over while the command ran. */
-static int lease_over_status(struct run_run *run, const struct outcome *outcome,
-                             struct deadline end)
+static int lease_over_status(struct run *run, const struct outcome *outcome, struct deadline end)
 {
     char overrun[DURATION_TEXT_SIZE];
     if (!run->options->warn_on_expire) {
@@ -91,30 +90,29 @@ static int lease_over_status(struct run_run *run, const struct outcome *outcome,
     return command_status(run, outcome);
 }
 
-/* What is remembered of it. */
-static struct run_end run_end_of(const struct run_run *run, const struct outcome *outcome)
+/* The end of the run, as the lock remembers it. */
+static struct run_end run_end_of(const struct run *run, const struct outcome *outcome)
 {
+    struct run_end end = {RUN_STATUS, WEXITSTATUS(outcome->status), wall_now_ms()};
     if (!outcome->started)
         return (struct run_end){RUN_NONE, 0, 0};
-    if (outcome->exec_error != 0)
-        return (struct run_end){RUN_STATUS,
-                                outcome->exec_error == EXEC_UNSEEN
-                                    ? STATUS_SYSTEM
-                                    : (int)status_of_exec(outcome->exec_error),
-                                wall_now_ms()};
-    if (outcome->lease_over && run->options->warn_on_expire)
-        return (struct run_end){RUN_LOST, 0, wall_now_ms()};
-    if (outcome->lease_over)
-        return (struct run_end){RUN_STOPPED, 0, wall_now_ms()};
-    if (WIFSIGNALED(outcome->status))
-        return (struct run_end){RUN_SIGNAL, WTERMSIG(outcome->status), wall_now_ms()};
-    return (struct run_end){RUN_STATUS, WEXITSTATUS(outcome->status), wall_now_ms()};
+
+    if (outcome->exec_error == EXEC_UNSEEN)
+        end.code = STATUS_SYSTEM;
+    else if (outcome->exec_error != 0)
+        end.code = (int)status_of_exec(outcome->exec_error);
+    else if (outcome->lease_over)
+        end = (struct run_end){run->options->warn_on_expire ? RUN_LOST : RUN_STOPPED, 0,
+                               end.ended_ms};
+    else if (WIFSIGNALED(outcome->status))
+        end = (struct run_end){RUN_SIGNAL, WTERMSIG(outcome->status), end.ended_ms};
+    return end;
 }
 
 /* The compare-and-delete is the last look at the lock: if the lock is not ours, and its lease
  * has not just ended, it was lost before the command ended, or at least that cannot be ruled
  * out. */
-static int run_finish(struct run_run *run, struct outcome *outcome)
+static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};
     bool ran = outcome->started && outcome->exec_error == 0;
@@ -149,7 +147,7 @@ static int run_finish(struct run_run *run, struct outcome *outcome)
 
 /* --- the report ---------------------------------------------------------- */
 
-static void write_report(struct run_run *run, bool taken, int status)
+static void write_report(struct run *run, bool taken, int status)
 {
     const struct acquisition *lock = &run->lock;
     struct report *report = &run->report;
@@ -169,7 +167,7 @@ static void write_report(struct run_run *run, bool taken, int status)
 /* --- the beginning ------------------------------------------------------- */
 
 /* The interval of the heartbeat ends before the stop signal is due. */
-static bool open_heartbeat(struct run_run *run, struct errmsg *why)
+static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
@@ -183,7 +181,7 @@ static bool open_heartbeat(struct run_run *run, struct errmsg *why)
 
 /* An ancestor holds the lock, watches it and releases it: all that remains is
  * to become the command. */
-static int run_nested(struct run_run *run)
+static int run_nested(struct run *run)
 {
     say_verbose(
         run->out,
@@ -197,7 +195,7 @@ static int run_nested(struct run_run *run)
     return cannot_run(run, errno);
 }
 
-static int run_command(struct run_run *run)
+static int run_command(struct run *run)
 {
     struct acquisition *lock = &run->lock;
     struct errmsg why = {""};
@@ -224,14 +222,14 @@ static int run_command(struct run_run *run)
     };
     supervise_command(&plan, &outcome);
     watchdog_close(&run->heartbeat);
-    return run_finish(run, &outcome);
+    return finish(run, &outcome);
 }
 
 int action_run(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    struct run_run *run = plan_memory(sizeof *run, out, &status);
+    struct run *run = plan_memory(sizeof *run, out, &status);
     if (run == NULL)
         return status;
     run->options = options;

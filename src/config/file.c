@@ -37,8 +37,8 @@ static const char lock_section[] = "lock ";
 static const char variable_prefix[] = "DLOCK_";
 
 /* Returns 0, as take_setting() has to. */
-__attribute__((format(printf, 2, 3))) static int file_fail(struct reading *reading,
-                                                           const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int bad_line(struct reading *reading,
+                                                          const char *format, ...)
 {
     struct errmsg what;
     va_list args;
@@ -58,15 +58,17 @@ static void check_section(struct reading *reading, const char *line)
     const char *name = line + 1, *close = strchr(line, ']');
     if (close == NULL)
         return; /* inih reports that itself */
-    if (strncmp(name, lock_section, strlen(lock_section)) != 0 ||
-        name + strlen(lock_section) == close)
-        file_fail(reading, "[%.*s]: unknown section; [lock GLOB] is the only kind",
-                  (int)(close - name < 100 ? close - name : 100), name);
+
+    int length = (int)(close - name);
+    int kind = (int)strlen(lock_section);
+    if (length <= kind || strncmp(name, lock_section, (size_t)kind) != 0)
+        bad_line(reading, "[%.*s]: unknown section; [lock GLOB] is the only kind",
+                 length < 100 ? length : 100, name);
     else if (strchr(close + 1, ']') != NULL)
-        file_fail(reading, "the GLOB of a section cannot hold brackets");
-    else if (close - line - 1 > SECTION_MOST)
-        file_fail(reading, "the GLOB of a section cannot be longer than %d bytes",
-                  SECTION_MOST - (int)strlen(lock_section));
+        bad_line(reading, "the GLOB of a section cannot hold brackets");
+    else if (length > SECTION_MOST)
+        bad_line(reading, "the GLOB of a section cannot be longer than %d bytes",
+                 SECTION_MOST - kind);
 }
 
 /* Each setting is compared with those before it. */
@@ -85,30 +87,27 @@ static size_t read_bytes(char *buffer, int size, FILE *file)
     return ferror(file) ? 0 : length;
 }
 
-static char *file_read_line(char *buffer, int size, void *data)
+static char *read_line(char *buffer, int size, void *data)
 {
     struct reading *reading = data;
     size_t length = reading->result == SETTINGS_OK ? read_bytes(buffer, size, reading->file) : 0;
     if (length == 0)
         return NULL;
+
     reading->line++;
-    if (memchr(buffer, '\0', length) != NULL) {
-        file_fail(reading, "the line has a NUL byte, which no text has");
-    } else if (reading->line > LINES_MOST) {
-        errmsg_set(reading->why, "%s: it has more than %d lines", reading->path, LINES_MOST);
-        reading->result = SETTINGS_BAD_CONFIG;
-    } else if (buffer[length - 1] != '\n' && getc(reading->file) != EOF) {
-        file_fail(reading, "the line is longer than %d characters", size - 2);
-    }
-    if (reading->result != SETTINGS_OK)
-        return NULL;
-    size_t mark =
-        reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0
-            ? strlen(byte_order_mark)
-            : 0;
-    size_t blank = mark + strspn(buffer + mark, " \t");
-    memmove(buffer, buffer + blank, length - blank + 1);
-    if (*buffer == '[') {
+    if (memchr(buffer, '\0', length) != NULL)
+        bad_line(reading, "the line has a NUL byte, which no text has");
+    else if (reading->line > LINES_MOST)
+        bad_line(reading, "a file has at most %d lines", LINES_MOST);
+    else if (buffer[length - 1] != '\n' && getc(reading->file) != EOF)
+        bad_line(reading, "the line is longer than %d characters", size - 2);
+
+    size_t skipped = 0;
+    if (reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0)
+        skipped = strlen(byte_order_mark);
+    skipped += strspn(buffer + skipped, " \t");
+    memmove(buffer, buffer + skipped, length - skipped + 1);
+    if (*buffer == '[' && reading->result == SETTINGS_OK) {
         reading->section = reading->line;
         check_section(reading, buffer);
     }
@@ -119,9 +118,9 @@ static int unknown_key(struct reading *reading, const char *key)
 {
     char near[NEAR_TEXT_SIZE];
     if (!hints_near(near, key, strlen(key), NEAR_KEYS))
-        return file_fail(reading,
-                         "%.100s: unknown key; the long options of dlock --help are the keys", key);
-    return file_fail(reading, "%.100s: unknown key; did you mean %s?", key, near);
+        return bad_line(reading,
+                        "%.100s: unknown key; the long options of dlock --help are the keys", key);
+    return bad_line(reading, "%.100s: unknown key; did you mean %s?", key, near);
 }
 
 static int take_setting(void *data, const char *section, const char *key, const char *value)
@@ -135,7 +134,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
     if (!option_configurable(id))
         return unknown_key(reading, key);
     if (id == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
-        return file_fail(
+        return bad_line(
             reading,
             "%.100s: it holds a password, and others can read this file; use chmod o=", key);
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
@@ -151,10 +150,10 @@ static int take_setting(void *data, const char *section, const char *key, const 
 
 static enum settings_result parse(struct reading *reading)
 {
-    int bad_line = ini_parse_stream(file_read_line, reading, take_setting, reading);
-    if (reading->result == SETTINGS_OK && bad_line != 0) {
-        reading->line = bad_line;
-        file_fail(reading, "this is neither KEY = VALUE, nor [lock GLOB], nor a comment");
+    int line = ini_parse_stream(read_line, reading, take_setting, reading);
+    if (reading->result == SETTINGS_OK && line != 0) {
+        reading->line = line;
+        bad_line(reading, "this is neither KEY = VALUE, nor [lock GLOB], nor a comment");
     }
     if (reading->result == SETTINGS_OK && ferror(reading->file)) {
         errmsg_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
@@ -217,8 +216,8 @@ static const char *distrusted(const struct settings *settings, const char *path,
     return text;
 }
 
-static enum settings_result file_read_file(struct settings *settings, const char *name,
-                                           const char *path, bool *is_there, struct errmsg *why)
+static enum settings_result read_file(struct settings *settings, const char *name, const char *path,
+                                      bool *is_there, struct errmsg *why)
 {
     struct stat status;
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
@@ -305,7 +304,7 @@ static enum settings_result read_named_file(struct settings *settings, const cha
     settings->user_file = strdup(path);
     if (settings->user_file == NULL)
         return SETTINGS_NO_MEMORY;
-    return file_read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+    return read_file(settings, name, settings->user_file, &settings->user_file_read, why);
 }
 
 static enum settings_result read_both_files(struct settings *settings, const char *name,
@@ -313,12 +312,11 @@ static enum settings_result read_both_files(struct settings *settings, const cha
 {
     static const char system_path[] = CONFIG_SYSTEM_FILE;
     enum settings_result result =
-        file_read_file(settings, name, system_path, &settings->system_file_read, why);
+        read_file(settings, name, system_path, &settings->system_file_read, why);
     if (result == SETTINGS_OK && !user_path(&settings->user_file))
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_OK && settings->user_file != NULL)
-        result =
-            file_read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+        result = read_file(settings, name, settings->user_file, &settings->user_file_read, why);
     return result;
 }
 

@@ -152,7 +152,7 @@ waits_as() {
     yes 'grace = 5' | head -n 10000 >"$CONF"
     dlock job true
     echo >>"$CONF"
-    fails_with 78 "$CONF: it has more than 10000 lines" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:10001: a file has at most 10000 lines" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
