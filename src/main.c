@@ -137,12 +137,14 @@ int main(int argc, char **argv)
     }
     if (argc < 2)
         return print_short_usage();
+
     struct options options;
     struct errmsg why = {""};
     if (has_borrowed_rights(&why)) { /* before any input of the caller is read */
         const struct messages plain = {.notify = {.fd = -1}, .waited = {-1}};
         return fail(&plain, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED, "%s", why.text);
     }
+
     enum settings_result result = options_read(&options, argc, argv, &why);
     struct messages out = {
         .name = options.name,
@@ -152,6 +154,7 @@ int main(int argc, char **argv)
         .waited = {-1},
     };
     messages_open(&out);
+
     int status = result == SETTINGS_OK ? main_act(&options, &out) : main_refuse(&out, result, &why);
     options_free(&options);
     return status;

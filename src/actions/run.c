@@ -120,11 +120,13 @@ static int finish(struct run *run, struct outcome *outcome)
         say_ended(run, outcome);
     else
         run->lock.lease.hold = deadline_now(); /* nothing has run */
+
     run->lock.lease.lost = outcome->lease_over;
     run->lock.lease.end = run_end_of(run, outcome);
     enum lock_result result = acquisition_release(&run->lock, &why);
     struct deadline end = deadline_now();
     run->report.held = deadline_gap(run->lock.lease.taken, end);
+
     if (lock_is_lost(result) && ran && !outcome->lease_over && !outcome->released) {
         say_error(run->out, "the lock was lost before the command ended: %s", why.text);
         outcome->lease_over = true;
@@ -133,6 +135,7 @@ static int finish(struct run *run, struct outcome *outcome)
         acquisition_say_released(&run->lock, result, &why);
     }
     run->report.lost = outcome->lease_over;
+
     if (!outcome->started && outcome->signalled != 0) {
         run->lock.ended_by = outcome->signalled;
         return STATUS_SIGNAL_BASE + outcome->signalled;
@@ -172,6 +175,7 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
     char id[TOKEN_SIZE]; /* public, so not the owner token */
+
     token_make(id);
     if (!watchdog_open(&run->heartbeat, id, why))
         return false;
@@ -188,6 +192,7 @@ static int run_nested(struct run *run)
         "the command that this runs in already holds the lock; nothing is acquired or released");
     write_report(run, false, STATUS_OK);
     run_report_close(&run->report);
+
     (void)acquisition_close(&run->lock, STATUS_OK);
     signals_forget_writes(&run->lock.signals);
     signals_restore(&run->lock.signals);
@@ -200,6 +205,7 @@ static int run_command(struct run *run)
     struct acquisition *lock = &run->lock;
     struct errmsg why = {""};
     struct outcome outcome;
+
     environment_copy(&run->environment);
     outer_export(&run->environment, &lock->lease, lock->kind,
                  lock->where != NULL ? lock->where : lock->kind);
@@ -209,6 +215,7 @@ static int run_command(struct run *run)
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (!signals_widen(&lock->signals, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
+
     struct supervised_command plan = {
         .backend = lock->backend,
         .lease = &lock->lease,
@@ -232,6 +239,7 @@ int action_run(const struct options *options, struct messages *out)
     struct run *run = plan_memory(sizeof *run, out, &status);
     if (run == NULL)
         return status;
+
     run->options = options;
     run->out = out;
     run->heartbeat.fd = -1;
@@ -242,12 +250,14 @@ int action_run(const struct options *options, struct messages *out)
                     why.text);
     }
     out->code = &run->report.error;
+
     choose_command(run);
     if (hints_name_is_file(options))
         say_warning(out,
                     "this name is the path of a file; to lock that file, as flock(1) does, use "
                     "--lock-file=%s",
                     options->name);
+
     if (plan_acquisition(&run->lock, options, out, "the command was not run", run->argv[0], 0,
                          &status)) {
         bool taken = plan_take(&run->lock, options, &status);
@@ -256,6 +266,7 @@ int action_run(const struct options *options, struct messages *out)
         write_report(run, taken && run->lock.outer != OUTER_COVERS, status);
         status = acquisition_close(&run->lock, status);
     }
+
     run_report_close(&run->report);
     environment_free(&run->environment);
     out->code = NULL;
