@@ -15,10 +15,10 @@ struct attach_target {
     char name[160]; /* "deploy.sh (pid 7)" */
 };
 
-/* Pins the process `pid` (0: our parent), and checks whether a lock can be attached to it.
+/* Pins the process `given` (0: our parent), and checks whether a lock can be attached to it.
  * Returns STATUS_OK, or the exit status for what it has reported. Call attach_target_close()
  * in any case. */
-int attach_target_open(struct attach_target *target, pid_t pid, const struct messages *out);
+int attach_target_open(struct attach_target *target, pid_t given, const struct messages *out);
 void attach_target_close(struct attach_target *target);
 
 /* True if it has ended, reaped or not. */
