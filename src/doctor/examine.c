@@ -100,8 +100,8 @@ static bool has_failed(const struct findings *findings, size_t from)
 static bool examine_quorum(struct backend *quorum, const struct lock_request *request,
                            struct findings *findings, struct bound bound)
 {
-    static const char advice[] = "see the servers above",
-                      found[] = "%d of %d servers can be trusted; %d are needed";
+    static const char advice[] = "see the servers above";
+    static const char found[] = "%d of %d servers can be trusted; %d are needed";
     size_t first = findings->count;
     struct backend *member;
     int count = 0, good = 0;

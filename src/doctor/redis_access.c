@@ -127,7 +127,8 @@ static void judge(struct verdict *verdict, const char *command, const redisReply
 static void add_verdict(struct findings *findings, enum purpose purpose,
                         const struct verdict *verdict)
 {
-    const char *lost = purposes[purpose].lost, *advice = purposes[purpose].advice;
+    const char *lost = purposes[purpose].lost;
+    const char *advice = purposes[purpose].advice;
     char more[32] = "";
     findings->check = purposes[purpose].name;
     if (verdict->refused == 0) {

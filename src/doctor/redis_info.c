@@ -72,7 +72,8 @@ static void version(const struct facts *facts, struct findings *findings)
     size_t kind = 0;
     while (!field(facts->info, kinds[kind].field, own) && kind + 1 < sizeof kinds / sizeof *kinds)
         kind++;
-    const char *name = kinds[kind].name, *shown = strcmp(name, "KeyDB") == 0 ? claimed : own;
+    const char *name = kinds[kind].name;
+    const char *shown = strcmp(name, "KeyDB") == 0 ? claimed : own;
     if (major < 5)
         findings_fail(findings, FINDING_UNTRUSTED, advice, "%s %s: the scripts need 5.0", name,
                       shown);
@@ -201,7 +202,8 @@ static int online_replicas(const char *info)
 
 static void replicas(const struct facts *facts, struct findings *findings)
 {
-    int wanted = facts->wait_replicas, online = online_replicas(facts->info);
+    int wanted = facts->wait_replicas;
+    int online = online_replicas(facts->info);
     int64_t connected;
     if (!number_field(facts->info, "connected_slaves", &connected))
         findings_note(findings, NULL, not_in_info);

@@ -112,7 +112,8 @@ static bool is_readable(const struct trial *trial, int fd, struct deadline end)
 static enum lock_result touch(struct trial *trial, struct errmsg *why)
 {
     static const char advice[] = "a loss is noticed at the next check, within 10s";
-    struct backend *holder = trial->holder.backend, *other = trial->waiter.backend;
+    struct backend *holder = trial->holder.backend;
+    struct backend *other = trial->waiter.backend;
     struct lease seen = trial->holder.lease;
     struct news news = holder->news(holder);
     char time[FINDINGS_TIME_SIZE];
@@ -195,7 +196,8 @@ static enum lock_result hand_over(struct trial *trial, struct errmsg *why)
 
 static enum lock_result compare_fences(struct trial *trial, struct errmsg *why)
 {
-    int64_t before = trial->holder.lease.fence, after = trial->waiter.lease.fence;
+    int64_t before = trial->holder.lease.fence;
+    int64_t after = trial->waiter.lease.fence;
     trial->reported = after > before;
     if (after > before)
         return LOCK_OK;

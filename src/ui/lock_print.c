@@ -20,8 +20,9 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
         return text_copy(text, size, key);
 
     /* Of the lock that this runs under, the name is known even if the key has only a digest. */
-    const char *name = key + length, *outer_key = getenv("DLOCK_LOCK_KEY"),
-               *outer_name = getenv("DLOCK_NAME");
+    const char *name = key + length;
+    const char *outer_key = getenv("DLOCK_LOCK_KEY");
+    const char *outer_name = getenv("DLOCK_NAME");
     if (lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
         outer_name != NULL)
         name = outer_name;
@@ -40,7 +41,7 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
     case RUN_SIGNAL:
         snprintf(text, TIME_SIZE, "ended by %s", signame_format(end->code, name, sizeof name));
         return text;
-    case RUN_STOPPED: return "stopped, since its lease was over";
+    case RUN_STOPPED: return "stopped: its lease had ended";
     case RUN_ENDED: return "exit status not known";
     case RUN_LOST: return end->ended_ms > 0 ? "lost its lock" : "lost: its end was never recorded";
     case RUN_NONE: break;
@@ -468,7 +469,8 @@ void list_table_print(const struct list_table *table)
             width[cell] = larger(width[cell], mbwidth_of(table->rows[i].cells[cell]));
     }
     if (columns > 0) {
-        int *name = &width[LIST_NAME], *holder = &width[LIST_HOLDER];
+        int *name = &width[LIST_NAME];
+        int *holder = &width[LIST_HOLDER];
         int rest = larger(columns - width[LIST_ENDS] - width[LIST_MODE] - 3 * GAP, NAME_LEAST);
         if (*name > rest / 2 && *name + *holder > rest)
             *name = larger(rest / 2, rest - *holder);

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* It cannot fail for the two clocks that we ask for, unless a filter blocks
- * system calls. A process that cannot tell when a lease ends may not hold one:
- * the command is killed with us, and the lock expires by itself. */
+/* For these two clocks, clock_gettime(2) fails only if a filter blocks system calls. A process that
+ * does not know when a lease ends must not hold one: the command is killed with dlock, and the lock
+ * expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
     static const char text[] = "dlock: the clock cannot be read, so no lease can be kept\n";
@@ -135,13 +135,16 @@ int64_t wall_now_us(void)
 void wall_format(int64_t wall_ms, char *text, size_t size)
 {
     enum { DAY = 86400, DAYS_OF_400_YEARS = 146097, DAYS_BEFORE_1970 = 719468 };
-    int64_t second = wall_ms / 1000 % DAY, day = wall_ms / 1000 / DAY + DAYS_BEFORE_1970;
+    int64_t second = wall_ms / 1000 % DAY;
+    int64_t day = wall_ms / 1000 / DAY + DAYS_BEFORE_1970;
     int64_t year = day / DAYS_OF_400_YEARS * 400;
     day %= DAYS_OF_400_YEARS;
     int64_t of_400 = (day - day / 1460 + day / 36524 - day / 146096) / 365;
     day -= 365 * of_400 + of_400 / 4 - of_400 / 100;
-    int month = (int)(5 * day + 2) / 153, mday = (int)day - (153 * month + 2) / 5 + 1;
+    int month = (int)(5 * day + 2) / 153;
+    int mday = (int)day - (153 * month + 2) / 5 + 1;
     year += of_400 + (month >= 10);
+
     int length = snprintf(text, size, "%04" PRId64 "-%02d-%02dT%02d:%02d:%02dZ", year,
                           month < 10 ? month + 3 : month - 9, mday, (int)(second / 3600),
                           (int)(second / 60 % 60), (int)(second % 60));
@@ -179,7 +182,7 @@ void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size)
 struct duration duration_jittered(struct duration d)
 {
     uint64_t random = 0;
-    /* Without entropy every waiter waits the longest: late, never wrong. */
+    /* Without random numbers every waiter waits the longest time: late, never wrong. */
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
         return d;
     uint64_t half = (uint64_t)d.ns / 2;
@@ -193,8 +196,8 @@ struct unit {
     int64_t ms;
 };
 
-/* Those that duration_format() writes come first; systemd.time(7), which calls no month
- * "m", reads the others as well. */
+/* The first ones are those that duration_format() writes. The others are read as well, as
+ * systemd.time(7) does; there, too, "m" is no month. */
 enum { UNITS_WRITTEN = 5 };
 
 static const struct unit units[] = {
@@ -323,7 +326,8 @@ char *duration_format(struct duration d, char *text, size_t size)
         return text;
     }
     for (size_t i = UNITS_WRITTEN; i-- > 0 && used < size;) {
-        int64_t count = ms / units[i].ms, rest = ms - count * units[i].ms;
+        int64_t count = ms / units[i].ms;
+        int64_t rest = ms - count * units[i].ms;
         int written;
         if (count == 0)
             continue;

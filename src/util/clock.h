@@ -21,6 +21,7 @@ struct deadline {
 };
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
+
 /* A number of milliseconds, or of events, that others may have written: at least 0, and at most what
  * can be counted in nanoseconds, so that neither a sum of two nor a difference overflows. */
 static inline int64_t clamped(int64_t number)
@@ -53,9 +54,9 @@ struct bound bound_within(struct bound bound, struct duration most);
 
 struct deadline deadline_now(void);
 
-/* How much of a source (signals, messages, events, children) is read before whoever reads
- * it looks at the clock again: a source that is filled without pause must not put off the
- * end of a lease. Zero at the start. */
+/* Limits how much of a source (signals, messages, events, children) is read before the reader looks
+ * at the clock again: a source that is filled without pause must not delay the end of a lease.
+ * Zero at the start. */
 struct drain {
     int events;
     struct deadline end;
@@ -145,11 +146,10 @@ void wall_format(int64_t wall_ms, char *text, size_t size);
  * hold it. Its first call reads the file of the time zone. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
-/* The same as "today 03:59:58" or "2026-11-21 03:59:58": the day of today_ms is today. */
+/* The same in the form "today 03:59:58" or "2026-11-21 03:59:58"; today is the day of today_ms. */
 void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size);
 
-/* A random share of d, from half of it up to all of it, so that many waiters do
- * not all ask at once. */
+/* A random duration from d / 2 to d, so that many waiters do not all ask at once. */
 struct duration duration_jittered(struct duration d);
 
 /* --- durations as people write them: "90", "1.5s", "1h30m", "250ms" --------- */

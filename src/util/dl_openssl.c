@@ -1,6 +1,6 @@
 #include "util/dl_openssl.h"
 
-#ifdef STATIC_BINARY /* which cannot load a library */
+#ifdef STATIC_BINARY
 
 const struct openssl *openssl(void)
 {

@@ -1,6 +1,6 @@
-/* OpenSSL 3, opened only when TLS or a hashed name needs it: loading it takes
- * as long as all the rest of a short run. Nothing else in the program calls
- * dlopen(3). */
+/* OpenSSL 3, opened only if TLS or a hashed name needs it, because loading it takes as long as all the
+ * rest of a short run. Nothing else in the program calls dlopen(3). A static build, which cannot load
+ * a library, has none. */
 #ifndef DLOCK_UTIL_DL_OPENSSL_H
 #define DLOCK_UTIL_DL_OPENSSL_H
 

@@ -18,7 +18,7 @@ __attribute__((format(printf, 3, 4))) unsigned errmsg_fail(struct errmsg *why, u
 /* Puts text before the existing one: "PREFIX: OLD". NULL as above. */
 void errmsg_prefix(struct errmsg *why, const char *prefix);
 
-/* Puts a word for what the text begins with before it: "KIND OLD". */
+/* Puts a word before the text that names its subject: "KIND OLD". */
 void errmsg_kind(struct errmsg *why, const char *kind);
 
 #endif

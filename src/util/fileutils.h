@@ -9,15 +9,15 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* openat(2) that waits for no pipe, with mode 0600 for a new file, whatever the umask, and its
- * state in *status. -1 with errno. */
+/* openat(2) that waits for no pipe, and fstat(2). A new file has the mode 0600, whatever the umask.
+ * -1 with errno. */
 int file_open(int dir, const char *path, int flags, struct stat *status);
 
-/* Closes it, if it is open, and sets it to -1; keeps errno. */
+/* Closes the descriptor, if it is not -1, and sets it to -1; keeps errno. */
 void fd_close(int *fd);
 
-/* Fills in and returns text: the name, or the number if there is none. It may
- * load and ask a directory service: not for runs that succeed. */
+/* Returns text: the name, or the number if there is none. May load and ask a directory service, so
+ * it is not for runs that succeed. */
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 
@@ -33,10 +33,9 @@ struct secret {
     char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to detect longer files */
 };
 
-/* Reads a regular file, or a pipe up to its end, for 30 s at most; a signal that comes
- * meanwhile ends the process, even if it is blocked. One newline at the end comes
- * from the editor and is not part of the secret; nor is a carriage return
- * before that. True with 1 to SECRET_MOST bytes. Otherwise *why begins with the path, and errno is
+/* Reads a regular file, or a pipe up to its end, for 30 s at most; a signal in this time ends the
+ * process, even if it is blocked. One newline at the end comes from the editor and is not part of the
+ * secret, and neither is a carriage return before it. True with 1 to SECRET_MOST bytes. Otherwise *why begins with the path, and errno is
  * EACCES or EPERM if the file may not be read, another one if the file cannot be used, for example
  * because others can read it. Wipe it with secret_wipe() in any case. */
 bool secret_read(struct secret *secret, const char *path, struct errmsg *why);

@@ -9,9 +9,10 @@
 /* Of a valid character of 2 or 3 bytes. */
 static unsigned code_point(const char *text, size_t length)
 {
-    unsigned low = (unsigned char)text[length - 1] & 0x3F, middle = (unsigned char)text[length - 2];
-    return length == 2 ? (middle & 0x1F) << 6 | low
-                       : ((unsigned char)text[0] & 0x0FU) << 12 | (middle & 0x3F) << 6 | low;
+    const unsigned char *b = (const unsigned char *)text;
+    if (length == 2)
+        return (b[0] & 0x1FU) << 6 | (b[1] & 0x3FU);
+    return (b[0] & 0x0FU) << 12 | (b[1] & 0x3FU) << 6 | (b[2] & 0x3FU);
 }
 
 static void string(struct json *json, const char *text)

@@ -57,6 +57,7 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
     struct iovec part = {(void *)(uintptr_t)text, length}; /* sendmsg(2) does not write there */
     struct msghdr message = {
         .msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
+
     if (fd_count > 0) {
         message.msg_control = control.bytes;
         message.msg_controllen = (socklen_t)CMSG_SPACE(fd_count * sizeof(int));
@@ -66,6 +67,7 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
         header->cmsg_len = (socklen_t)CMSG_LEN(fd_count * sizeof(int));
         memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
     }
+
     while (sendmsg(notify->fd, &message, MSG_NOSIGNAL) < 0 && errno == EINTR)
         continue;
 }
@@ -92,6 +94,7 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
     size_t used = 0;
     if (notify->fd < 0 || length > sizeof kept || fd_count > FDS_MOST)
         return;
+
     for (size_t at = 0; at < length;) {
         const char *end = memchr(text + at, '\n', length - at);
         size_t line = end != NULL ? (size_t)(end - (text + at)) + 1 : length - at;
@@ -101,19 +104,19 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
         }
         at += line;
     }
+
     if (used > 0)
         send_all(notify, kept, used, fds, fd_count);
 }
 
 /* --- messages ------------------------------------------------------------- */
 
-/* How long to wait for a stderr that is not read: a pager, Ctrl-S, a logger
- * that hangs. The lease does not wait for them: this is less than the grace of
- * all but the shortest leases. */
+/* How long to wait for a stderr that nothing reads: a pager, Ctrl-S, a logger that hangs. The lease
+ * does not wait for them: this is less than the grace of all but the shortest leases. */
 static const struct duration patience = {20 * NS_PER_MS};
 
-/* The pipe may be another user's, which cannot be opened anew, but a process
- * that has it open can splice(2) to it without waiting. */
+/* The pipe of another user cannot be opened again, but a process that has it open can splice(2) to it
+ * without waiting. */
 static ssize_t write_to_pipe(const char *bytes, size_t length)
 {
     int ends[2];
@@ -137,8 +140,8 @@ static ssize_t write_to_terminal(const char *bytes, size_t length)
     return written;
 }
 
-/* The command and others write to the same open file, and whether it blocks is
- * their choice. They may have filled it since there was room. */
+/* The command and others write to the same open file. Only they decide whether it blocks, and they
+ * may fill it after poll(2) has reported room. */
 static ssize_t write_without_waiting(const char *bytes, size_t length)
 {
     struct stat file = {0};
@@ -167,7 +170,7 @@ bool message_write(const char *bytes, size_t length)
 }
 
 /* $JOURNAL_STREAM is the device and inode of the stream that systemd gave the
- * service; a stderr that was redirected since is another one. systemd.exec(5) */
+ * service; a stderr that was redirected later is another one. systemd.exec(5) */
 static bool is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");

@@ -29,9 +29,9 @@ void sd_notify_open(struct notify *notify);
 void sd_notify_send(const struct notify *notify, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Passes on what was received from the command, with the descriptors that came
- * with it, which stay the caller's. MAINPID lines are left out: for the
- * service manager the main process is dlock. */
+/* Passes on a message from the command, with the descriptors that came with it, which stay the
+ * caller's. Leaves out the lines with MAINPID: for the service manager the main process is
+ * dlock. */
 void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds,
                        size_t fd_count);
 
@@ -54,7 +54,7 @@ struct messages {
     struct duration waited; /* for the lock; negative: there was no wait */
 };
 
-/* Fills in what can be found out about stderr and the service manager. */
+/* Finds out where stderr leads, and opens the socket of the service manager. */
 void messages_open(struct messages *out);
 
 enum message_kind {

@@ -36,6 +36,7 @@ size_t utf8_length(const char *text, size_t left)
         length = 4;
     else
         return 0;
+
     if (b[0] == 0xE0)
         low = 0xA0; /* overlong */
     else if (b[0] == 0xED)
@@ -44,6 +45,7 @@ size_t utf8_length(const char *text, size_t left)
         low = 0x90; /* overlong */
     else if (b[0] == 0xF4)
         high = 0x8F; /* above U+10FFFF */
+
     if (left < length || b[1] < low || b[1] > high)
         return 0;
     for (size_t i = 2; i < length; i++)
@@ -75,8 +77,8 @@ bool utf8_reorders(const char *text, size_t length)
            (b[1] == 0x81 && b[2] >= 0xA6 && b[2] <= 0xA9);
 }
 
-/* By the locale's name: setlocale(3) takes longer than all the rest of the start. Without a locale,
- * as in a unit and in a cron job, text is UTF-8, as in systemd. */
+/* By the locale's name, because setlocale(3) takes longer than all the rest of the start. If none is
+ * set, as in a unit and in a cron job, text is UTF-8, as in systemd. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -201,8 +203,8 @@ char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE])
 
 /* --- columns -------------------------------------------------------------- */
 
-/* Reads the next character: its bytes, and in *columns its width; if the C library does not
- * know it, as many as it can have. */
+/* The length of the next character, with its width in *columns: 2, the widest, if the C library does
+ * not know the character. */
 static size_t next_character(const char *text, size_t left, int *columns)
 {
     wchar_t wide;
@@ -247,8 +249,7 @@ size_t mbwidth_fit(const char *text, int columns, int *used)
 
 /* --- signals -------------------------------------------------------------- */
 
-/* Only glibc has sigabbrev_np(3). Of several names of one signal the last one
- * is shown. */
+/* Only glibc has sigabbrev_np(3). If a signal has several names, the last one is shown. */
 static const struct named_signal {
     const char *name;
     int number;

@@ -20,11 +20,10 @@ bool utf8_is_control(const char *text, size_t length);
 /* True if it is invisible, but moves other characters. Such characters have 2 or 3 bytes. */
 bool utf8_reorders(const char *text, size_t length);
 
-/* Writes source so that it cannot disturb a terminal or a log: control
- * characters, those that change the direction of writing, and bytes that are
- * not UTF-8 become \xHH, and in another locale than one with UTF-8 all that is
- * not ASCII; a backslash stays. Cut to what fits; always ends in NUL. Returns
- * target. */
+/* Writes source so that it cannot disturb a terminal or a log: control characters, characters that
+ * change the direction of writing, and bytes that are not UTF-8 become \xHH. In a locale without
+ * UTF-8, so does all that is not ASCII. A backslash stays. Cut to what fits; always ends in NUL.
+ * Returns target. */
 char *text_escape(char *target, size_t size, const char *source);
 
 /* Percent-encodes every byte that is a control character, '%', or in `also`.
@@ -39,8 +38,8 @@ bool percent_decode(char *target, size_t size, const char *source, size_t length
 #define SIZE_TEXT_SIZE 32
 char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE]);
 
-/* Reads a whole decimal number, with nothing before or after it. False if it is
- * not one or is outside least..most. */
+/* Reads a decimal number with nothing before or after it. False if the text is none, or the number is
+ * not from least to most. */
 bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out);
 
 /* --- the width on a terminal, by the locale that setlocale(3) has set ------- */
@@ -48,9 +47,8 @@ bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out);
 /* The columns of the whole text. An invalid byte counts as one. */
 int mbwidth_of(const char *text);
 
-/* The length in bytes of as many whole characters, each with the combining ones
- * that belong to it, as fit in this many columns, and in *used how many they
- * need. */
+/* The length in bytes of the whole characters, with their combining ones, that fit in so many
+ * columns; *used is the number of columns that they need. */
 size_t mbwidth_fit(const char *text, int columns, int *used);
 
 /* --- signals by name: "TERM", "SIGTERM", "15", "RTMIN+1", "RTMAX-1" ---------- */

@@ -8,8 +8,8 @@
  * thread's. 0 or an errno. */
 int thread_start(pthread_t *thread, void *(*run)(void *), void *data);
 
-/* A function whose frame is large and that returns before its caller calls what goes deep:
- * if it were inlined, its frame would be on the stack all the time. */
+/* For a function with a large frame, if its caller later calls other functions that need much stack:
+ * inlined, the frame would be there all the time. */
 #define NOT_INLINED __attribute__((noinline))
 
 #endif
