@@ -50,10 +50,12 @@ static enum lock_result token_file_make(struct token_file *file, const char *pat
     if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >=
         sizeof file->temporary)
         return cannot(path, ENAMETOOLONG, why);
+
     int fd = mkostemp(file->temporary, O_CLOEXEC);
     if (fd < 0)
         return cannot(path, errno, why);
     (void)fchmod(fd, 0600); /* whatever the umask */
+
     int length = snprintf(line, sizeof line, "%s\n", token);
     ssize_t written = write(fd, line, (size_t)length);
     int error = written == length ? 0 : written < 0 ? errno : ENOSPC;
@@ -87,6 +89,7 @@ static int hand_over(struct acquisition *lock, struct token_file *file)
         lease_json_print(&lock->lease);
     else if (file->path == NULL || lock->out->verbosity >= 0)
         puts(lock->token);
+
     int status = flushed(lock->out, STATUS_OK);
     if (status != STATUS_OK) {
         status = acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE,
@@ -95,14 +98,6 @@ static int hand_over(struct acquisition *lock, struct token_file *file)
             (void)!unlink(file->path);
     }
     return status;
-}
-
-static int refuse_nested(const struct acquisition *lock)
-{
-    return fail(lock->out, FAIL_ARGUMENT, STATUS_USAGE,
-                "the command that this runs in holds the lock already; %s (--extend and --release "
-                "work on it)",
-                lock->undone);
 }
 
 static int acquire(struct acquisition *lock, const struct options *options, struct messages *out)
@@ -118,11 +113,17 @@ static int acquire(struct acquisition *lock, const struct options *options, stru
             return acquisition_close(lock, fail(out, failure_of(made), (int)status_of(made),
                                                 "%s; %s", why.text, lock->undone));
     }
+
     bool taken = plan_take(lock, options, &status);
     if (file.path != NULL && (!taken || lock->outer == OUTER_COVERS))
         token_file_drop(&file);
-    if (taken)
-        status = lock->outer == OUTER_COVERS ? refuse_nested(lock) : hand_over(lock, &file);
+    if (taken && lock->outer == OUTER_COVERS)
+        status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                      "the command that this runs in holds the lock already; %s (--extend and "
+                      "--release work on it)",
+                      lock->undone);
+    else if (taken)
+        status = hand_over(lock, &file);
     return acquisition_close(lock, status);
 }
 

@@ -114,13 +114,15 @@ int action_wait_free(const struct options *options, struct messages *out)
     struct target *target = target_open(target_by_name, options, out, &status);
     if (target == NULL)
         return status;
-    struct deadline start = deadline_now(), end = options->waits_forever
-                                                      ? DEADLINE_NEVER
-                                                      : deadline_plus(start, options->wait);
+
+    struct deadline start = deadline_now();
+    struct deadline end =
+        options->waits_forever ? DEADLINE_NEVER : deadline_plus(start, options->wait);
     struct duration interval = target->backend->poll_least;
     struct awaited_lock awaited = plan_awaited(options);
     struct progress view;
     progress_open(&view, &awaited, options->waits_forever || options->wait.ns > 0, out);
+
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
         enum lock_result result = look_within(target, end, &why);
@@ -133,6 +135,7 @@ int action_wait_free(const struct options *options, struct messages *out)
             lock_state_free(&target->state);
             break;
         }
+
         if (result != LOCK_OK)
             status = fail_result(out, result, &why);
         else if (!target->state.locked)
@@ -188,6 +191,7 @@ int action_list(const struct options *options, struct messages *out)
     struct target *target = target_open(target_by_name, options, out, &status);
     if (target == NULL)
         return status;
+
     struct list list = {.target = target};
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");

@@ -18,39 +18,43 @@
 
 /* --- the key ------------------------------------------------------------- */
 
-/* The secret stays in memory no longer than this call. */
-static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
-                                    const struct options *options, struct errmsg *why)
+/* The caller wipes the secret. */
+static enum lock_result read_secret(struct secret *secret, const struct options *options,
+                                    struct errmsg *why)
 {
     enum { SECRET_LEAST = 16 };
-    struct secret secret;
     char where[ORIGIN_TEXT_SIZE];
-    if (options->hash == HASH_SHA256)
-        return lock_name_digest(digest, options->name, NULL, why);
     enum lock_result result =
-        secret_read(&secret, options->secret_file, why) ? LOCK_OK : secret_error_result(errno);
-    if (result == LOCK_OK && secret.length < SECRET_LEAST) {
+        secret_read(secret, options->secret_file, why) ? LOCK_OK : secret_error_result(errno);
+    if (result == LOCK_OK && secret->length < SECRET_LEAST) {
         errmsg_set(why, "%.300s: the secret has %zu bytes; it should have at least %d",
-                   options->secret_file, secret.length, SECRET_LEAST);
+                   options->secret_file, secret->length, SECRET_LEAST);
         result = LOCK_INVALID;
     }
     if (result != LOCK_OK)
         errmsg_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where,
                                          sizeof where));
-    else
-        result = lock_name_digest(digest, options->name, &secret, why);
-    secret_wipe(&secret);
     return result;
 }
 
+/* The secret stays in memory no longer than this call. */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why)
 {
     char digest[LOCK_NAME_DIGEST_SIZE];
-    enum lock_result result =
-        options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
+    struct secret secret;
+    bool has_secret = options->hash == HASH_HMAC_SHA256;
+    if (options->hash == HASH_NONE) {
+        lock_key_make(key, options->prefix, options->name);
+        return LOCK_OK;
+    }
+
+    enum lock_result result = has_secret ? read_secret(&secret, options, why) : LOCK_OK;
     if (result == LOCK_OK)
-        lock_key_make(key, options->prefix, options->hash == HASH_NONE ? options->name : digest);
+        result = lock_name_digest(digest, options->name, has_secret ? &secret : NULL, why);
+    secret_wipe(&secret);
+    if (result == LOCK_OK)
+        lock_key_make(key, options->prefix, digest);
     return result;
 }
 
@@ -86,8 +90,8 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
 }
 
 /* A file that cannot be used must be fixed on its host, however it was named. */
-static void open_backend_blame(const struct options *options, enum redis_fault fault, int *status,
-                               struct errmsg *why)
+static void blame(const struct options *options, enum redis_fault fault, int *status,
+                  struct errmsg *why)
 {
     static const enum option_id ids[] = {
         [REDIS_FAULT_NONE] = OPT_NONE,     [REDIS_FAULT_URL] = OPT_REDIS,
@@ -118,6 +122,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     };
     struct redis_urls urls;
     enum redis_fault fault = REDIS_FAULT_URL;
+
     enum lock_result result = redis_urls_parse(&urls, options->redis, why);
     if (result == LOCK_OK && urls.count > 1 && options->mode == MODE_SLOTS) {
         errmsg_set(why, "a quorum cannot count holders: different majorities could admit more than "
@@ -125,20 +130,20 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         redis_urls_free(&urls);
         return configured_wrongly(options, OPT_SLOTS, status, why);
     }
+
     if (result == LOCK_OK)
         result = urls.count > 1 ? quorum_backend_open(backend, &urls, &settings, &fault, why)
                                 : redis_backend_open(backend, urls.list, &settings, &fault, why);
     redis_urls_free(&urls);
     *status = (int)status_of(result);
     if (result == LOCK_INVALID)
-        open_backend_blame(options, fault, status, why);
+        blame(options, fault, status, why);
     return result;
 }
 
 /* A URL that is useless here may still contain a password. */
-static enum lock_result open_backend_open_file(struct backend **backend,
-                                               const struct options *options, int *status,
-                                               struct errmsg *why)
+static enum lock_result open_file(struct backend **backend, const struct options *options,
+                                  int *status, struct errmsg *why)
 {
     bool has_secret = options->redis != NULL && url_redact_has_password(options->redis);
     enum lock_result result = !has_secret || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
@@ -161,6 +166,7 @@ static void warn_degraded(const struct options *options, const struct messages *
     bool due =
         options->on_degraded == DEGRADED_WARN || !opened || lock_dir_stamp_due(&dir, throttle);
     lock_dir_close(&dir);
+
     if (due)
         say_error(out,
                   "no Redis is configured (%s); this lock holds on this host%s only "
@@ -176,26 +182,6 @@ static bool inside_file_lock(void)
     return held != NULL && *held != '\0' && backend != NULL && strcmp(backend, "file") == 0;
 }
 
-/* No option chose a file: no Redis is configured. --backend=file makes that
- * choice explicit. With `out` NULL nothing is printed. */
-static enum lock_result open_degraded(struct backend **backend, const struct options *options,
-                                      const struct messages *out, int *status, struct errmsg *why)
-{
-    if (options->on_degraded == DEGRADED_FAIL) {
-        errmsg_set(
-            why,
-            "no Redis is configured, and --on-degraded=fail forbids a file lock; use --redis=URL");
-        *status = STATUS_CONFIG;
-        return LOCK_INVALID;
-    }
-    enum lock_result result = open_backend_open_file(backend, options, status, why);
-    if (result != LOCK_OK)
-        return result;
-    if (out != NULL && options->on_degraded != DEGRADED_PROCEED && !inside_file_lock())
-        warn_degraded(options, out);
-    return LOCK_OK;
-}
-
 static bool opened(enum lock_result result, const struct messages *out, int status,
                    const struct errmsg *why)
 {
@@ -205,14 +191,26 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
     return result == LOCK_OK;
 }
 
+/* A file that no option chose is one because no Redis is configured; --backend=file makes that
+ * choice explicit. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why)
 {
-    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        return open_backend_open_file(backend, options, status, why);
-    if (options->backend == BACKEND_REDIS || options->redis != NULL)
+    bool chosen = options->lock_file != NULL || options->backend == BACKEND_FILE;
+    if (!chosen && (options->backend == BACKEND_REDIS || options->redis != NULL))
         return open_redis(backend, options, status, why);
-    return open_degraded(backend, options, out, status, why);
+    if (!chosen && options->on_degraded == DEGRADED_FAIL) {
+        errmsg_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; use "
+                        "--redis=URL");
+        *status = STATUS_CONFIG;
+        return LOCK_INVALID;
+    }
+
+    enum lock_result result = open_file(backend, options, status, why);
+    if (result == LOCK_OK && !chosen && out != NULL && options->on_degraded != DEGRADED_PROCEED &&
+        !inside_file_lock())
+        warn_degraded(options, out);
+    return result;
 }
 
 bool backend_choose(struct backend **backend, const struct options *options,
@@ -229,7 +227,7 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
     struct errmsg why = {""};
     enum lock_result result = LOCK_INVALID;
     if (strcmp(kind, "redis") != 0) {
-        result = open_backend_open_file(backend, options, status, &why);
+        result = open_file(backend, options, status, &why);
     } else if (options->redis != NULL) {
         result = open_redis(backend, options, status, &why);
     } else {
@@ -320,7 +318,7 @@ static enum lock_result ask_held(void *data, struct bound bound, struct errmsg *
 
     result = strcmp(held->backend, "redis") == 0
                  ? open_redis(question->backend, under, &ignored, why)
-                 : open_backend_open_file(question->backend, under, &ignored, why);
+                 : open_file(question->backend, under, &ignored, why);
     if (result != LOCK_OK)
         return result;
     result = outer_check(*question->backend, held->key, held, question->outer, bound, why);
