@@ -59,15 +59,14 @@ bool run_began_within(const struct run_memory *memory, struct duration within);
 /* The same for the end of the last success: --ran-within. */
 bool run_ended_within(const struct run_memory *memory, struct duration within);
 
-/* The text forms: "status 7", "signal 9", "stopped", "ended", "lost", "" for RUN_NONE; and
- * the record as BEGAN, ENDED, the former, PID, USER, HOST and COMMAND with tabs between. */
+/* The text of an end: "status 7", "signal 9", "stopped", "ended", "lost"; "" for RUN_NONE. */
 #define RUN_END_SIZE 32
-#define RUN_TEXT_SIZE 640
 char *run_end_write(const struct run_end *end, char text[RUN_END_SIZE]);
-char *run_record_write(const struct run_record *run, char text[RUN_TEXT_SIZE]);
 
-/* False if it is none: then it is RUN_NONE. */
+/* Reads it back. False if it is none: then it is RUN_NONE. */
 bool run_end_read(struct run_end *end, const char *text);
-bool run_record_read(struct run_record *run, const char *text);
+
+/* A row of struct run_record (lock/fields.h) fits into this. */
+#define RUN_TEXT_SIZE 640
 
 #endif

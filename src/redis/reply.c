@@ -81,14 +81,6 @@ bool redis_reply_is(const redisReply *reply, const char *word, size_t elements)
            strcmp(reply->element[0]->str, word) == 0;
 }
 
-bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out)
-{
-    if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
-        return false;
-    *out = element->integer < REDIS_MS_MOST ? element->integer : REDIS_MS_MOST;
-    return true;
-}
-
 /* The fence and other values that may exceed an integer reply are sent as text. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
 {
@@ -100,13 +92,6 @@ bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, 
     return element->type == REDIS_REPLY_STRING &&
            (element->len == 0 ||
             (strlen(element->str) == element->len && number_parse(element->str, least, most, out)));
-}
-
-bool redis_reply_clamped(const redisReply *element, int64_t *out)
-{
-    bool good = redis_reply_number(element, 0, INT64_MAX, out);
-    *out = clamped(*out);
-    return good;
 }
 
 const char *redis_reply_text(const redisReply *element)

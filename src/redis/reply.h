@@ -50,14 +50,8 @@ bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
  * expiry that no clock here can count to. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
 
-/* A PTTL of at least `least`, cut to REDIS_MS_MOST. */
-bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out);
-
 /* A whole number that comes as text, or as an integer; "" is 0. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
-
-/* The same, from 0, of milliseconds or events: clamped(). */
-bool redis_reply_clamped(const redisReply *element, int64_t *out);
 
 /* The text of an element; "" for any other type. */
 const char *redis_reply_text(const redisReply *element);

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "redis/reply.h"
+#include "store/redis/redis_int.h"
 
 #include <stdlib.h>
 
@@ -144,32 +145,58 @@ TEST(test_numbers)
     }
 }
 
-TEST(test_times_left)
+struct sample {
+    struct duration left;
+    int slot;
+    char text[4];
+};
+
+TEST(test_lists)
 {
+    static const struct field of_sample[] = {
+        FIELD(sample, "left", NULL, FIELD_DURATION, -2, left),
+        FIELD(sample, "slot", NULL, FIELD_INT, -1, slot),
+        FIELD(sample, "text", NULL, FIELD_TEXT, 0, text),
+    };
+    static const struct fields fields = FIELDS(of_sample);
     static const struct {
         const char *name;
         int type;
-        long long ms;
-        int64_t least;
+        long long left;
+        const char *slot, *text;
         bool good;
-        int64_t left;
+        int64_t left_ms;
+        int slot_read;
     } rows[] = {
-        {"an hour", REDIS_REPLY_INTEGER, 3600000, 0, true, 3600000},
-        {"nothing", REDIS_REPLY_INTEGER, 0, 0, true, 0},
-        {"no end", REDIS_REPLY_INTEGER, -1, -1, true, -1},
-        {"no end, where one must be", REDIS_REPLY_INTEGER, -1, 0, false, 0},
-        {"what PTTL never says", REDIS_REPLY_INTEGER, -60000, -2, false, 0},
-        {"longer than a century", REDIS_REPLY_INTEGER, INT64_MAX, 0, true, REDIS_MS_MOST},
-        {"text", REDIS_REPLY_STRING, 3600000, 0, false, 0},
+        {"an hour", REDIS_REPLY_INTEGER, 3600000, "3", "abc", true, 3600000, 3},
+        {"no end, no slot", REDIS_REPLY_INTEGER, -1, "-1", "", true, -1, -1},
+        {"nothing is said of the slot", REDIS_REPLY_INTEGER, 0, "", "", true, 0, -1},
+        {"a text that is too long is cut", REDIS_REPLY_INTEGER, 0, "", "abcd", true, 0, -1},
+        {"longer than a century", REDIS_REPLY_INTEGER, INT64_MAX, "3", "", true,
+         INT64_C(3155760000000), 3},
+        {"what PTTL never says", REDIS_REPLY_INTEGER, -3, "3", "abc", false, -2, 3},
+        {"no time", REDIS_REPLY_NIL, 0, "3", "abc", false, -2, 3},
+        {"an array", REDIS_REPLY_ARRAY, 0, "3", "abc", false, -2, 3},
+        {"no slot that there is", REDIS_REPLY_INTEGER, 0, "-2", "abc", false, 0, -1},
     };
     FOR_ROWS(row, rows)
     {
-        char text[] = "3600000";
-        redisReply reply = {
-            .type = row->type, .integer = row->ms, .str = text, .len = sizeof text - 1};
-        int64_t left = 0;
-        row_int(row->name, redis_reply_left(&reply, row->least, &left), row->good);
-        row_int(row->name, left, row->left);
+        char slot[8], text[8];
+        snprintf(slot, sizeof slot, "%s", row->slot);
+        snprintf(text, sizeof text, "%s", row->text);
+        redisReply replies[] = {
+            {.type = row->type, .integer = row->left},
+            {.type = REDIS_REPLY_STRING, .str = slot, .len = strlen(slot)},
+            {.type = REDIS_REPLY_STRING, .str = text, .len = strlen(text)},
+        };
+        redisReply *list[] = {&replies[0], &replies[1], &replies[2]};
+        struct sample sample = {.slot = 7};
+        row_int(row->name, redis_fields_read(&fields, list, &sample), row->good);
+        row_int(row->name, sample.left.ns, row->left_ms * NS_PER_MS);
+        row_int(row->name, sample.slot, row->slot_read);
+        row_int(row->name, strncmp(sample.text, row->text, 3), 0);
+        replies[1].len++; /* a NUL */
+        row_false(row->name, redis_fields_read(&fields, list, &sample));
     }
 }
 
@@ -179,7 +206,7 @@ int main(void)
         ENTRY("what is a reply, what is not one yet, and what never will be", test_protocol),
         ENTRY("replies that come in pieces are the same", test_pieces),
         ENTRY("a number comes as an integer or as text, within its borders", test_numbers),
-        ENTRY("no time left is longer than a century", test_times_left),
+        ENTRY("a list is read by a table of its fields, as far as it can be", test_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

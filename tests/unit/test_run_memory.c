@@ -1,4 +1,4 @@
-/* What a lock remembers of its runs, and the text forms of it. */
+/* What a lock remembers of its runs. */
 #include "lock/run_memory.h"
 
 #include "unit.h"
@@ -36,56 +36,6 @@ TEST(what_is_no_end_is_none)
         struct run_end end = {RUN_LOST, 1, 1};
         row_false(*text, run_end_read(&end, *text));
         row_int(*text, end.how, RUN_NONE);
-    }
-}
-
-static const struct run_record a_run = {
-    .began_ms = 1000,
-    .end = {RUN_STATUS, 7, 2500},
-    .pid = 12,
-    .host = "web3",
-    .user = "ann",
-    .command = "make\tall  it",
-};
-
-TEST(a_record_is_written_and_read)
-{
-    char text[RUN_TEXT_SIZE];
-    struct run_record run;
-    row_text("a run", run_record_write(&a_run, text),
-             "1000\t2500\tstatus 7\t12\tann\tweb3\tmake\tall  it");
-    row_true("a run", run_record_read(&run, text));
-    row_int("a run", memcmp(&run, &a_run, sizeof run), 0);
-}
-
-TEST(the_least_numbers_are_read)
-{
-    struct run_record run;
-    row_true("a run", run_record_read(&run, "0\t0\tstatus 0\t0\tann\tweb3\tmake"));
-    row_true("beyond all clocks",
-             run_record_read(&run, "0\t9223372036854775807\tstatus 0\t0\tann\tweb3\tmake"));
-    row_int("beyond all clocks", run.end.ended_ms, INT64_MAX / NS_PER_MS);
-    row_int("a run", run.end.how, RUN_STATUS);
-    row_int("a run", run.pid, 0);
-}
-
-TEST(what_is_no_record_is_none)
-{
-    static const char *const texts[] = {
-        "",
-        "1000",
-        "1000\t2500\tstatus 7\t12\tann\tweb3",
-        "x\t2500\tstatus 7\t12\tann\tweb3\tmake",
-        "-1\t2500\tstatus 7\t12\tann\tweb3\tmake",
-        "1000\t\tstatus 7\t12\tann\tweb3\tmake",
-        "1000\t2500\tgood\t12\tann\tweb3\tmake",
-        "1000\t2500\tstatus 7\tmany\tann\tweb3\tmake",
-    };
-    FOR_ROWS(text, texts)
-    {
-        struct run_record run = a_run;
-        row_false(*text, run_record_read(&run, *text));
-        row_int(*text, run.end.how, RUN_NONE);
     }
 }
 
@@ -161,9 +111,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ENTRY("the end of a run is read as it was written", ends_are_written_and_read),
         ENTRY("what is no end of a run is none", what_is_no_end_is_none),
-        ENTRY("a run is read as it was written", a_record_is_written_and_read),
-        ENTRY("the least numbers are read", the_least_numbers_are_read),
-        ENTRY("what is no run is none", what_is_no_record_is_none),
         ENTRY("a success ends a row of failures, and an unknown end does not",
               a_success_ends_a_row_of_failures),
         ENTRY("of several at once the success that began last counts",

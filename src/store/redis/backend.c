@@ -415,38 +415,24 @@ void redis_backend_shows(struct backend *backend, const struct redis_url **url,
     *settings = &redis_of(backend)->settings;
 }
 
-/* Asks for the key, and follows redirections. A server that refuses to answer is assumed to be the
- * right one: the other checks report its refusals. */
-static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound,
-                                   struct errmsg *why)
-{
-    const struct redis_command command = redis_words("GET", key);
-    struct redis_detour detour = {.start = deadline_now()};
-    enum lock_result result;
-    bool led;
-    do {
-        redisReply *reply;
-        led = false;
-        result = redis_topology_open(redis, key, bound, why);
-        if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
-            result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
-            if (result != LOCK_OK)
-                return redis->conn.greeting_failed ? LOCK_OK : result;
-            led = reply->type == REDIS_REPLY_ERROR;
-            if (led)
-                result = redis_topology_judge(redis, key, reply->str, &detour, bound, why);
-            freeReplyObject(reply);
-        }
-    } while (led && result == LOCK_OK);
-    return led && (result == LOCK_REFUSED || result == LOCK_INVALID) ? LOCK_OK : result;
-}
-
+/* A server that refuses to answer is assumed to be the right one: the other checks report its
+ * refusals. */
 enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct redis_endpoint *at, struct bound bound,
                                     struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    enum lock_result result = follow_key(redis, key, bound, why);
+    redisReply *reply;
+    enum lock_result result = redis_topology_open(redis, key, bound, why);
+
+    if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
+        redis_script_begin(redis->call, &redis_look_script, KEYS_ALL, key, "");
+        result = redis_script_run(redis, redis->call, &reply, bound, why);
+        if (result == LOCK_OK)
+            freeReplyObject(reply);
+        if (result == LOCK_REFUSED || result == LOCK_INVALID || redis->conn.greeting_failed)
+            result = LOCK_OK;
+    }
     *at = redis->conn.at;
     if (redis->conn.greeting_failed)
         redis_conn_close(&redis->conn);
