@@ -55,10 +55,10 @@ static const struct fields standing_fields = FIELDS(of_standing);
 static const struct fields brief_fields = {of_standing, 2}; /* of store/redis/scripts/share.lua */
 
 /* At least `least` was asked for. LOCK_HELD: share.lua leaves the answer to check.lua. */
-static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply,
-                                   struct deadline before, struct duration least,
-                                   struct lease *lease, struct errmsg *why)
+static enum lock_result read_check(struct redis_backend *redis, struct deadline before,
+                                   struct duration least, struct lease *lease, struct errmsg *why)
 {
+    const redisReply *reply = redis->call->reply;
     struct standing standing = {.mode = lease->mode, .slots = lease->slots, .slot = lease->slot};
     enum lock_result result = read_loss(reply, lease, why);
     if (result != LOCK_OK)
@@ -84,18 +84,15 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
 }
 
 /* Runs a script whose answers are those of store/redis/scripts/check.lua. */
-static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call,
-                                  struct duration least, struct lease *lease, struct bound bound,
-                                  struct errmsg *why)
+static enum lock_result run_check(struct redis_backend *redis, struct duration least,
+                                  struct lease *lease, struct bound bound, struct errmsg *why)
 {
-    redisReply *reply;
     struct deadline before = deadline_now();
+
     redis->touched = false;
-    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
-    if (result == LOCK_OK) {
-        result = read_check(redis, reply, before, least, lease, why);
-        freeReplyObject(reply);
-    }
+    enum lock_result result = redis_script_run_again(redis, bound, why);
+    if (result == LOCK_OK)
+        result = read_check(redis, before, least, lease, why);
     if (redis->watched && result == LOCK_OK)
         redis_sentinel_attend(redis, bound);
     return redis_script_end(redis, result, why);
@@ -103,34 +100,39 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
 
 /* A script about a lease of ours. An exclusive lock has no keys but two: others would be
  * watched. */
-static void begin_check(struct redis_backend *redis, struct redis_call *call,
-                        const struct redis_script *script, const struct lease *lease)
+static struct redis_call *begin_check(struct redis_backend *redis,
+                                      const struct redis_script *script, const struct lease *lease)
 {
     bool owned = !lease->outside && lease->mode == MODE_EXCLUSIVE;
-    redis_script_begin(call, script, owned ? KEYS_OWNED : KEYS_WATCHED, lease->key, lease->token);
+    struct redis_call *call = redis_script_begin(redis, script, owned ? KEYS_OWNED : KEYS_WATCHED,
+                                                 lease->key, lease->token);
+
     redis_script_is_about(call, lease);
     call->channels.touches = redis->watched;
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
+    return call;
 }
 
 static enum lock_result redis_check(struct backend *backend, struct lease *lease,
                                     struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call *call = redis->call;
+
     if (redis_is_fresh(redis))
         return LOCK_OK;
+
     if (lease->mode != MODE_EXCLUSIVE) {
-        redis_script_begin(call, &redis_share_script, KEYS_SHARE, lease->key, lease->token);
+        struct redis_call *call =
+            redis_script_begin(redis, &redis_share_script, KEYS_SHARE, lease->key, lease->token);
         call->channels.touches = redis->watched;
         redis_command_add(&call->words, lease->take_id);
-        enum lock_result result = run_check(redis, call, DURATION_ZERO, lease, bound, why);
+        enum lock_result result = run_check(redis, DURATION_ZERO, lease, bound, why);
         if (result != LOCK_HELD)
             return result;
     }
-    begin_check(redis, call, &redis_check_script, lease);
-    return run_check(redis, call, DURATION_ZERO, lease, bound, why);
+    begin_check(redis, &redis_check_script, lease);
+    return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
 /* A token that the user chose may be that of a lock in database 0 as well, where the
@@ -144,39 +146,40 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
                                      enum extend_how how, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call *call = redis->call;
-    begin_check(redis, call, &redis_extend_script, lease);
+    struct redis_call *call = begin_check(redis, &redis_extend_script, lease);
+
     call->careful = may_hit_another(redis, lease);
     redis_script_add_number(call, lease->ttl.ns / NS_PER_MS);
     redis_command_add(&call->words, how == EXTEND_EXACTLY ? "1" : "");
-    return run_check(redis, call, lease->ttl, lease, bound, why);
+    return run_check(redis, lease->ttl, lease, bound, why);
 }
 
 static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease,
                                           struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call *call = redis->call;
-    begin_check(redis, call, &redis_check_script, lease);
-    redis_script_add_number(call, lease->fence);
-    return run_check(redis, call, DURATION_ZERO, lease, bound, why);
+
+    redis_script_add_number(begin_check(redis, &redis_check_script, lease), lease->fence);
+    return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
 /* A call that goes by the token alone would do the same to the next holder if it is sent
  * again. */
-static void add_request(struct redis_backend *redis, struct redis_call *call)
+static void add_request(struct redis_backend *redis)
 {
     if (redis->request[0] == '\0')
         token_make(redis->request);
-    redis_command_add(&call->words, redis->request);
+    redis_command_add(&redis->call->words, redis->request);
 }
 
 /* {"released", "now"}, perhaps with what could not be written; {"released", ""}; as
  * read_loss(). */
-static enum lock_result read_release(struct redis_backend *redis, const redisReply *reply,
-                                     const struct lease *lease, struct errmsg *why)
+static enum lock_result read_release(struct redis_backend *redis, const struct lease *lease,
+                                     struct errmsg *why)
 {
+    const redisReply *reply = redis->call->reply;
     bool unwritten = redis_reply_is(reply, "released", 3);
+
     if ((unwritten || redis_reply_is(reply, "released", 2)) &&
         strcmp(redis_reply_text(reply->element[1]), "now") == 0) {
         if (unwritten) {
@@ -187,6 +190,7 @@ static enum lock_result read_release(struct redis_backend *redis, const redisRep
         }
         return LOCK_OK;
     }
+
     enum lock_result result = read_loss(reply, lease, why);
     if (result == LOCK_OK)
         return redis_conn_nonsense(&redis->conn, why);
@@ -198,11 +202,10 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
                                       struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call *call = redis->call;
-    redisReply *reply;
-    redis_release_begin(redis, call, lease);
+    struct redis_call *call = redis_release_begin(redis, lease);
+
     if (lease->outside)
-        add_request(redis, call);
+        add_request(redis);
     call->careful = may_hit_another(redis, lease);
     /* It may be carried out after this process has ended, which does not wait long for an answer
      * once the lease has ended. All of it must be in the server's first read of 16 kB: the reply to
@@ -211,33 +214,31 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
     redis->base.warning = NULL;
-    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
+
+    enum lock_result result = redis_script_run_again(redis, bound, why);
     redis->release_sent =
         redis->release_sent || call->sent_before || (result != LOCK_OK && redis->conn.sent);
-    if (result == LOCK_OK) {
-        result = read_release(redis, reply, lease, why);
-        freeReplyObject(reply);
-    }
+    if (result == LOCK_OK)
+        result = read_release(redis, lease, why);
     return redis_script_end(redis, result, why);
 }
 
 /* --- looking ------------------------------------------------------------- */
 
-static enum lock_result redis_backend_run_look(struct redis_backend *redis, struct redis_call *call,
-                                               const char *key, struct lock_state *state,
-                                               struct bound bound, struct errmsg *why)
+static enum lock_result run_look(struct redis_backend *redis, const char *key,
+                                 struct lock_state *state, struct bound bound, struct errmsg *why)
 {
-    redisReply *reply;
+    struct redis_call *call = redis->call;
+
     if (redis->base.queued) /* a waiter must still get calls */
         call->channels = redis_subscribe_to(&redis->conn);
-    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
+
+    enum lock_result result = redis_script_run_again(redis, bound, why);
+    if (result == LOCK_OK)
+        result = redis_state_read(redis, key, state, why);
     if (call->newer > 0)
         state->newer = call->newer;
-    if (result == LOCK_OK) {
-        state->unusable = redis_script_refuses(reply, why);
-        result = state->unusable ? LOCK_INVALID : redis_state_read(redis, reply, key, state, why);
-        freeReplyObject(reply);
-    }
+    state->unusable = call->unusable;
     return redis_script_end(redis, result, why);
 }
 
@@ -245,8 +246,9 @@ static enum lock_result redis_look(struct backend *backend, const char *key,
                                    struct lock_state *state, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    redis_script_begin(redis->call, &redis_look_script, KEYS_ALL, key, "");
-    return redis_backend_run_look(redis, redis->call, key, state, bound, why);
+
+    redis_script_begin(redis, &redis_look_script, KEYS_ALL, key, "");
+    return run_look(redis, key, state, bound, why);
 }
 
 static enum lock_result redis_force_release(struct backend *backend, const char *key,
@@ -254,15 +256,15 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
                                             struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call *call = redis->call;
+    struct redis_call *call = redis_script_begin(redis, &redis_force_script, KEYS_ALL, key, "");
     char forcer[FORCER_SIZE];
+
     lock_forcer(forcer);
-    redis_script_begin(call, &redis_force_script, KEYS_ALL, key, "");
     call->careful = true; /* if SELECT is refused it would hit a lock of another database */
     redis_script_add_number(call, wall_now_ms());
-    add_request(redis, call);
+    add_request(redis);
     redis_command_add(&call->words, forcer);
-    return redis_backend_run_look(redis, call, key, was, bound, why);
+    return run_look(redis, key, was, bound, why);
 }
 
 static enum lock_result redis_pause(struct backend *backend, const char *key,
@@ -270,25 +272,19 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
                                     struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_call *call = redis->call;
-    redisReply *reply;
-    redis_script_begin(call, &redis_pause_script, KEYS_ALL, key, "");
+    struct redis_call *call = redis_script_begin(redis, &redis_pause_script, KEYS_ALL, key, "");
+
     call->careful = true; /* as force_release() */
     redis_script_add_number(call, pause->left.ns / NS_PER_MS);
     redis_command_add(&call->words, pause->by);
     redis_command_add(&call->words, pause->message);
-    add_request(redis, call);
-    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
-    if (result == LOCK_OK) {
-        if (redis_reply_is(reply, "none", 1)) {
-            result = errmsg_fail(why, LOCK_GONE, "the lock is not paused");
-        } else if (redis_script_refuses(reply, why)) {
-            result = LOCK_INVALID;
-        } else if (!redis_reply_is(reply, "done", 1)) {
-            result = redis_conn_nonsense(&redis->conn, why);
-        }
-        freeReplyObject(reply);
-    }
+    add_request(redis);
+
+    enum lock_result result = redis_script_run_again(redis, bound, why);
+    if (result == LOCK_OK && redis_reply_is(call->reply, "none", 1))
+        result = errmsg_fail(why, LOCK_GONE, "the lock is not paused");
+    else if (result == LOCK_OK && !redis_reply_is(call->reply, "done", 1))
+        result = redis_conn_nonsense(&redis->conn, why);
     return redis_script_end(redis, result, why);
 }
 
@@ -320,6 +316,7 @@ static void redis_close(struct backend *backend)
     if (redis->owns_tls)
         redis_tls_close(redis->settings.tls);
     free(redis->cluster);
+    freeReplyObject(redis->call->reply);
     free(redis->call);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
@@ -422,14 +419,11 @@ enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    redisReply *reply;
     enum lock_result result = redis_topology_open(redis, key, bound, why);
 
     if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
-        redis_script_begin(redis->call, &redis_look_script, KEYS_ALL, key, "");
-        result = redis_script_run(redis, redis->call, &reply, bound, why);
-        if (result == LOCK_OK)
-            freeReplyObject(reply);
+        redis_script_begin(redis, &redis_look_script, KEYS_ALL, key, "");
+        result = redis_script_run(redis, bound, why);
         if (result == LOCK_REFUSED || result == LOCK_INVALID || redis->conn.greeting_failed)
             result = LOCK_OK;
     }

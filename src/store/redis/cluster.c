@@ -48,12 +48,14 @@ enum {
 };
 
 /* A node that failed is not asked again for this long if there are others. */
-static const struct duration rest_time = {1 * NS_PER_S}, rest_time_name = {10 * NS_PER_S};
+static const struct duration rest_time = {1 * NS_PER_S};
+static const struct duration rest_time_name = {10 * NS_PER_S};
 
 /* The pause between two tries while a slot is being moved; and the time that each of them has
  * for its answer at least: a server that was asked too late would seem not to answer at all. */
-static const struct duration pause_least = {20 * NS_PER_MS}, pause_most = {500 * NS_PER_MS},
-                             answer_least = {200 * NS_PER_MS};
+static const struct duration pause_least = {20 * NS_PER_MS};
+static const struct duration pause_most = {500 * NS_PER_MS};
+static const struct duration answer_least = {200 * NS_PER_MS};
 
 struct node {
     struct redis_endpoint at;
@@ -127,7 +129,7 @@ static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 
 /* The node to try next, of those not tried yet: the target of a redirection, the node we
  * were at, then the others in turn, those that have just failed last. -1: none is left. */
-static int redis_cluster_choose(const struct redis_cluster *cluster, const bool *tried)
+static int choose(const struct redis_cluster *cluster, const bool *tried)
 {
     if (cluster->next >= 0)
         return cluster->next;
@@ -141,8 +143,8 @@ static int redis_cluster_choose(const struct redis_cluster *cluster, const bool 
     return -1;
 }
 
-static enum lock_result redis_cluster_connect_to(struct redis_backend *redis, struct node *node,
-                                                 struct bound bound, struct errmsg *why)
+static enum lock_result connect_to(struct redis_backend *redis, struct node *node,
+                                   struct bound bound, struct errmsg *why)
 {
     struct redis_conn *conn = &redis->conn;
     redis_conn_go_to(conn, &node->at);
@@ -165,8 +167,7 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
     int count = 0;
     bound = bound_within(bound, redis->settings.timeout);
     errmsg_set(why, "none of its nodes has a known address");
-    for (int at; result == LOCK_UNAVAILABLE && (at = redis_cluster_choose(cluster, tried)) >= 0;
-         count++) {
+    for (int at; result == LOCK_UNAVAILABLE && (at = choose(cluster, tried)) >= 0; count++) {
         bool asking = cluster->asking && at == cluster->next;
         if (count > 0 && deadline_passed(bound.until))
             break;
@@ -174,9 +175,9 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
         tried[at] = true;
         /* If others may have to be asked as well, it has a share of the time: a node that
          * swallows packets does not keep us from them. */
-        int others = cluster->count - count - 1;
-        struct bound share = bound_share(bound, others > 1 ? 3 : others > 0 ? 2 : 1);
-        result = redis_cluster_connect_to(redis, &cluster->nodes[at], share, why);
+        int tries_left = cluster->count - count;
+        struct bound share = bound_share(bound, tries_left < 3 ? tries_left : 3);
+        result = connect_to(redis, &cluster->nodes[at], share, why);
         redis->conn.asking = asking;
         cluster->current = at;
     }
@@ -249,7 +250,8 @@ static bool read_redirection(struct redis_endpoint *at, const struct redis_endpo
         return false;
     snprintf(slot, sizeof slot, "%.*s", (int)length, text);
     /* The port follows the last colon: an IPv6 address has more, and no brackets. */
-    const char *host = text + length + 1, *colon = strrchr(host, ':');
+    const char *host = text + length + 1;
+    const char *colon = strrchr(host, ':');
     return number_parse(slot, 0, REDIS_SLOTS - 1, &number) && (int)number == redis_slot(key) &&
            colon != NULL &&
            redis_cluster_endpoint(at, here, host, (size_t)(colon - host), colon + 1);
@@ -265,7 +267,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
 {
     struct redis_cluster *cluster = redis->cluster;
     struct redis_conn *conn = &redis->conn;
-    struct redis_endpoint at, here = conn->at;
+    const struct redis_endpoint here = conn->at;
+    struct redis_endpoint at;
     bool asking = begins(error, "ASK ");
     redis_conn_close(conn); /* even if it leads here again: a proxy may have others behind it */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {

@@ -74,9 +74,10 @@ static bool read_owners(const redisReply *reply, struct lock_state *state)
     return true;
 }
 
-enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
-                                  const char *key, struct lock_state *state, struct errmsg *why)
+enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
+                                  struct lock_state *state, struct errmsg *why)
 {
+    const redisReply *reply = redis->call->reply;
     enum { RUN, SUCCESS, QUEUE, OWNERS, LISTS };
     struct run_memory *memory = &state->memory;
     size_t lists = 1 + state_fields.count + counts_fields.count + memory_fields.count;
@@ -166,37 +167,46 @@ static bool lock_of_meta(const char *companion, char key[LOCK_KEY_SIZE])
 }
 
 struct scan {
-    char cursor[32], earlier[32];
+    const struct listing *listing;
+    char cursor[32];
+    char earlier[32];
     int steps;
 };
 
-/* {cursor, {key...}}: LOCK_OK with the cursor copied. */
-static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply,
-                                  const struct listing *listing, struct key_list *keys,
-                                  struct scan *scan, struct errmsg *why)
+static bool matches(const struct listing *listing, const char *key)
 {
-    if (reply->type == REDIS_REPLY_ERROR)
-        return redis_error_judge(&redis->url, reply->str, why);
+    size_t length = strlen(listing->prefix);
+
+    return strncmp(key, listing->prefix, length) == 0 && key[length] != '\0' &&
+           strlen(key) < LOCK_KEY_SIZE && !is_companion(key) &&
+           (listing->pattern == NULL || fnmatch(listing->pattern, key + length, 0) == 0);
+}
+
+/* {cursor, {key...}}: LOCK_OK with the cursor copied. */
+static enum lock_result read_step(struct redis_backend *redis, struct scan *scan,
+                                  struct key_list *keys, struct errmsg *why)
+{
+    const redisReply *reply = redis->call->reply;
+
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
         reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[0]->len >= sizeof scan->cursor ||
         reply->element[1]->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
+
     text_copy(scan->cursor, sizeof scan->cursor, reply->element[0]->str);
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
         char of_meta[LOCK_KEY_SIZE];
         const char *key = redis_reply_text(reply->element[1]->element[i]);
-        size_t length = strlen(listing->prefix);
-        if (listing->all && lock_of_meta(key, of_meta))
+
+        if (scan->listing->all && lock_of_meta(key, of_meta))
             key = of_meta;
-        if (strncmp(key, listing->prefix, length) != 0 || key[length] == '\0' ||
-            strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
-            (listing->pattern != NULL && fnmatch(listing->pattern, key + length, 0) != 0))
+        if (!matches(scan->listing, key))
             continue;
         if (keys->count >= KEYS_MOST)
             return errmsg_fail(why, LOCK_SYSTEM,
                                "there are more than %d keys with the prefix %.200s", KEYS_MOST,
-                               listing->prefix);
+                               scan->listing->prefix);
         if (!key_list_add(keys, key))
             return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
@@ -215,33 +225,32 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
+/* Finds the keys on this server, by SCAN in steps that do not hold up the server, and sorts
+ * them; `bound` applies to each step. The caller frees them, after a failure, too. */
 static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
                                   struct key_list *keys, struct bound bound, struct errmsg *why)
 {
     char match[2 * LOCK_KEY_SIZE + 2] = "*";
-    struct scan scan = {.cursor = "0"};
-    glob_of_prefix(listing->prefix, match + listing->all, sizeof match - 1);
+    struct scan scan = {.listing = listing, .cursor = "0"};
     enum lock_result result;
+
+    glob_of_prefix(listing->prefix, match + listing->all, sizeof match - 1);
     do {
         const struct redis_command command =
             redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
-        redisReply *reply;
-        result = redis_topology_open(redis, NULL, bound, why);
+        result = redis_command_run(redis, &command, bound, why);
         if (result == LOCK_OK)
-            result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
-        if (result == LOCK_OK) {
-            result = read_step(redis, reply, listing, keys, &scan, why);
-            freeReplyObject(reply);
-        }
+            result = read_step(redis, &scan, keys, why);
         if (result == LOCK_OK && is_endless(&scan))
             result = errmsg_fail(why, LOCK_UNAVAILABLE, "its SCAN does not end");
     } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);
+
     if (result == LOCK_OK)
         key_list_sort(keys);
     return redis_script_end(redis, result, why);
 }
 
-/* --- all locks of a Cluster ------------------------------------------------ */
+/* --- the masters of a Cluster ---------------------------------------------- */
 
 struct master {
     struct redis_endpoint at;
@@ -278,8 +287,6 @@ static void free_masters(struct masters *masters, const struct redis_backend *ow
     free(masters->list);
 }
 
-/* --- finding the masters ------------------------------------------------- */
-
 /* {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master
  * comes before its replicas; no host: it is that of the node asked. */
 static bool read_range(const redisReply *range, const struct redis_endpoint *here,
@@ -301,12 +308,12 @@ static bool read_range(const redisReply *range, const struct redis_endpoint *her
     return redis_cluster_endpoint(at, here, host, strlen(host), port);
 }
 
-static enum lock_result read_slots(struct redis_backend *redis, const redisReply *reply,
-                                   struct masters *masters, struct errmsg *why)
+static enum lock_result read_slots(struct redis_backend *redis, struct masters *masters,
+                                   struct errmsg *why)
 {
+    const redisReply *reply = redis->call->reply;
     int64_t slots = 0;
-    if (reply->type == REDIS_REPLY_ERROR)
-        return redis_error_judge(&redis->url, reply->str, why);
+
     if (reply->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
     for (size_t i = 0; i < reply->elements; i++) {
@@ -328,14 +335,10 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
                                      struct bound bound, struct errmsg *why)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
-    redisReply *reply;
-    enum lock_result result = redis_topology_open(redis, NULL, bound, why);
+    enum lock_result result = redis_command_run(redis, &command, bound, why);
+
     if (result == LOCK_OK)
-        result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
-    if (result == LOCK_OK) {
-        result = read_slots(redis, reply, masters, why);
-        freeReplyObject(reply);
-    }
+        result = read_slots(redis, masters, why);
     return redis_script_end(redis, result, why);
 }
 

@@ -133,16 +133,21 @@ struct redis_call {
     int number_count;
     bool careful; /* not sent before login and database are known to be right */
     bool by_text; /* sent with its text at once: no process will be there to send it again */
-    int keys,
-        least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
+    int keys;
+    int least_keys; /* that it can do with while its slot is moved (0: with none less) */
     bool owns;      /* it is about a lease of this process: a newer format means that it is lost */
-    int64_t newer;    /* afterwards: the format of the lock, if that is why it was refused; or 0 */
-    bool sent_before; /* redis_script_run_again() has sent it twice */
+
+    /* Afterwards: */
+    redisReply *reply; /* an array that begins with a word, until redis_script_end() */
+    int64_t newer;     /* the format of the lock, if that is why it was refused; or 0 */
+    bool unusable;     /* the keys of the lock are another program's */
+    bool sent_before;  /* redis_script_run_again() has sent it twice */
 };
 
-/* `token`: of the client that asks ("": it has none). */
-void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
-                        const char *key, const char *token);
+/* Begins the next call of the backend. `token`: of the client that asks ("": it has none). */
+struct redis_call *redis_script_begin(struct redis_backend *redis,
+                                      const struct redis_script *script, int keys, const char *key,
+                                      const char *token);
 
 /* The name of companion `i`, as a script of this client is given it. */
 void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token);
@@ -156,32 +161,33 @@ void redis_script_is_about(struct redis_call *call, const struct lease *lease);
 /* Adds a number as a word. */
 void redis_script_add_number(struct redis_call *call, int64_t number);
 
-/* Connects if necessary and runs the script. LOCK_OK with an array that begins with a
- * word in *reply, which the caller frees; LOCK_INVALID, or LOCK_FOREIGN, if the lock has a
- * newer format; otherwise as redis_conn_call(). */
-enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
-                                  redisReply **reply, struct bound bound, struct errmsg *why);
+/* Connects if necessary and runs the script of the call. LOCK_OK with its reply; LOCK_INVALID,
+ * or LOCK_FOREIGN, if the lock has a newer format, or its keys are unusable; otherwise as
+ * redis_conn_call(). */
+enum lock_result redis_script_run(struct redis_backend *redis, struct bound bound,
+                                  struct errmsg *why);
 
 /* Reads a list of values in the order of the table. False: one of them cannot be read, and is
  * none; the others are set. No answer is trusted: each value is checked. */
 bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object);
 
-/* True with *why set if the answer is {"unusable", key, what is wrong with it}: LOCK_INVALID. */
-bool redis_script_refuses(const redisReply *reply, struct errmsg *why);
-
 /* The same for a script that may be run twice. If a connection that has been idle turns
  * out to be broken, or the server hangs up at the greeting, it is made anew at once: the
  * question is urgent. */
-enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
-                                        redisReply **reply, struct bound bound, struct errmsg *why);
+enum lock_result redis_script_run_again(struct redis_backend *redis, struct bound bound,
+                                        struct errmsg *why);
 
 /* Sends it on the connection as it is, even if its login was refused. As
- * redis_conn_call(). */
-enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call,
-                                   bool by_text, redisReply **reply, struct bound bound,
+ * redis_conn_call(), with the reply of the call. */
+enum lock_result redis_script_send(struct redis_backend *redis, bool by_text, struct bound bound,
                                    struct errmsg *why);
 
-/* Every failure names the server that it came from; a connection whose login or SELECT
+/* Connects if necessary, to any suitable server, and sends a command that is no script. LOCK_OK
+ * with the reply of the call; an error as redis_error_judge(). */
+enum lock_result redis_command_run(struct redis_backend *redis, const struct redis_command *command,
+                                   struct bound bound, struct errmsg *why);
+
+/* Ends a call, with or without a script, and returns the result: frees the reply. Every failure names the server that it came from; a connection whose login or SELECT
  * failed is at the wrong database, and must not be used again. */
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
                                   struct errmsg *why);
@@ -190,17 +196,6 @@ enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result 
  * redis_conn_open(). */
 enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
                                      struct bound bound, struct errmsg *why);
-
-/* The meaning of an error reply to a script with this key. LOCK_OK: it was not run, and
- * must be sent again to the server that redis_topology_open() now leads to; `detour` is
- * that of this call, zero but for its start at first. Otherwise as redis_error_result(). */
-enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key,
-                                      const char *error, struct redis_detour *detour,
-                                      struct bound bound, struct errmsg *why);
-
-/* The call to the server that redis_topology_open() led to has failed, and *why says why;
- * if there are several servers, it then names this one. too_late: time ran out for it. */
-void redis_topology_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 /* Makes the backend's sentinel from its URL and settings. LOCK_OK; LOCK_INVALID,
  * LOCK_REFUSED: the file with the login, as *why says; LOCK_SYSTEM. The caller frees it
@@ -250,11 +245,15 @@ int redis_sentinel_join(struct redis_backend *redis, int fd);
 enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
                                     struct bound bound, struct errmsg *why);
 
+/* The meaning of an error reply to a script with this key. LOCK_OK: it was not run, and
+ * must be sent again to the node that redis_cluster_open() now leads to; `detour` is that of
+ * this call, zero but for its start at first. Otherwise as redis_error_result(). */
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
                                      const char *error, struct redis_detour *detour,
                                      struct bound bound, struct errmsg *why);
 
-/* If time ran out for this node, others are asked first for a while. */
+/* The call to a node has failed: *why then names the node. If time ran out for it, others are
+ * asked first for a while. */
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 /* Reads an address from a node's reply: without a host, that of `here` is used. False if
@@ -279,17 +278,16 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
 bool redis_is_fresh(struct redis_backend *redis);
 
 /* Begins the call that releases the lease, or gives up its take. */
-void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
-                         const struct lease *lease);
+struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease);
 
 /* Reads the record of a holder whose `left` and so on are known. If the text is no record as
  * dlock writes it, the holder is not `known`. */
 void redis_holder_read(const redisReply *record, struct holder *holder);
 
-/* Reads the answer of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller
+/* Reads the reply of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller
  * frees; LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */
-enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
-                                  const char *key, struct lock_state *state, struct errmsg *why);
+enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
+                                  struct lock_state *state, struct errmsg *why);
 
 /* Opens a store for another node of the Cluster of `first`, which must outlive it: its
  * login and its TLS are the same. It starts there, and follows a key that moves. LOCK_OK

@@ -20,10 +20,14 @@ void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const ch
     lock_key_companion(name, COMPANION_SIZE, key, part);
 }
 
-void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
-                        const char *key, const char *token)
+struct redis_call *redis_script_begin(struct redis_backend *redis,
+                                      const struct redis_script *script, int keys, const char *key,
+                                      const char *token)
 {
+    struct redis_call *call = redis->call;
     int first = script == &redis_share_script ? COMPANION_OWN : COMPANION_META;
+
+    freeReplyObject(call->reply);
     *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
     redis_command_add(&call->words, ""); /* EVALSHA or EVAL */
@@ -34,6 +38,7 @@ void redis_script_begin(struct redis_call *call, const struct redis_script *scri
         redis_companion(call->companions[i], key, first + i, token);
         redis_command_add(&call->words, call->companions[i]);
     }
+    return call;
 }
 
 void redis_script_is_about(struct redis_call *call, const struct lease *lease)
@@ -51,13 +56,25 @@ void redis_script_add_number(struct redis_call *call, int64_t number)
     redis_command_add(&call->words, text);
 }
 
-enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call,
-                                   bool by_text, redisReply **reply, struct bound bound,
+static void drop_reply(struct redis_call *call)
+{
+    freeReplyObject(call->reply);
+    call->reply = NULL;
+}
+
+enum lock_result redis_script_send(struct redis_backend *redis, bool by_text, struct bound bound,
                                    struct errmsg *why)
 {
+    struct redis_call *call = redis->call;
+
+    drop_reply(call);
     call->words.words[0] = by_text ? "EVAL" : "EVALSHA";
     call->words.words[1] = by_text ? call->script->text : call->script->sha1;
-    return redis_subscribe_call(&redis->conn, &call->words, call->channels, reply, bound, why);
+    enum lock_result result =
+        redis_subscribe_call(&redis->conn, &call->words, call->channels, &call->reply, bound, why);
+    if (result != LOCK_OK)
+        call->reply = NULL;
+    return result;
 }
 
 static void shed_keys(struct redis_call *call)
@@ -94,51 +111,40 @@ enum lock_result redis_topology_open(struct redis_backend *redis, const char *ke
     return result;
 }
 
-enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key,
-                                      const char *error, struct redis_detour *detour,
-                                      struct bound bound, struct errmsg *why)
-{
-    if (redis->url.topology == REDIS_CLUSTER)
-        return redis_cluster_judge(redis, key, error, detour, bound, why);
-    return redis_error_result(error, why);
-}
-
-void redis_topology_failed(struct redis_backend *redis, bool too_late, struct errmsg *why)
-{
-    switch (redis->url.topology) {
-    case REDIS_SENTINEL: redis_sentinel_failed(redis); break;
-    case REDIS_CLUSTER: redis_cluster_failed(redis, too_late, why); break;
-    case REDIS_ONE: break;
-    }
-}
-
 /* --- runs ----------------------------------------------------------------- */
 
 /* By its digest; by its text if the server does not know the digest yet. */
-static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call,
-                                 redisReply **reply, struct bound bound, struct errmsg *why)
+static enum lock_result run_here(struct redis_backend *redis, struct bound bound,
+                                 struct errmsg *why)
 {
+    const struct redis_call *call = redis->call;
     struct deadline late = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
-    enum lock_result result = redis_script_send(redis, call, call->by_text, reply, bound, why);
-    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR &&
-        strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
-        freeReplyObject(*reply);
-        result = redis_script_send(redis, call, true, reply, bound, why);
-    }
-    if (result != LOCK_OK && result != LOCK_CANCELLED)
-        redis_topology_failed(redis, deadline_passed(late), why);
+    enum lock_result result = redis_script_send(redis, call->by_text, bound, why);
+
+    if (result == LOCK_OK && call->reply->type == REDIS_REPLY_ERROR &&
+        strncmp(call->reply->str, "NOSCRIPT", 8) == 0)
+        result = redis_script_send(redis, true, bound, why);
+
+    bool failed = result != LOCK_OK && result != LOCK_CANCELLED;
+    if (failed && redis->url.topology == REDIS_SENTINEL)
+        redis_sentinel_failed(redis);
+    if (failed && redis->url.topology == REDIS_CLUSTER)
+        redis_cluster_failed(redis, deadline_passed(late), why);
     return result;
 }
 
-/* LOCK_OK: the script must be run again. */
-static enum lock_result redis_scripts_judge(struct redis_backend *redis,
-                                            const struct redis_call *call, const char *error,
-                                            struct redis_detour *detour, struct bound bound,
-                                            struct errmsg *why)
+/* An error. LOCK_OK: the script must be run again. */
+static enum lock_result judge(struct redis_backend *redis, struct redis_detour *detour,
+                              struct bound bound, struct errmsg *why)
 {
+    const struct redis_call *call = redis->call;
     const char *key = call->words.words[REDIS_CALL_KEY];
+    const char *error = call->reply->str;
     char command[32], answer[250], keys[200], companions[2 * LOCK_KEY_SIZE];
-    enum lock_result result = redis_topology_judge(redis, key, error, detour, bound, why);
+    enum lock_result result = redis->url.topology == REDIS_CLUSTER
+                                  ? redis_cluster_judge(redis, key, error, detour, bound, why)
+                                  : redis_error_result(error, why);
+
     if (result == LOCK_REFUSED) {
         lock_key_companion(companions, sizeof companions, key, "*");
         snprintf(keys, sizeof keys, "%.80s and %.80s", key, companions);
@@ -149,21 +155,31 @@ static enum lock_result redis_scripts_judge(struct redis_backend *redis,
         redis_error_text(error, answer, sizeof answer);
         errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
     }
-    if (redis_error_is(error,
-                       "READONLY")) /* it was the master once: the current one must be found */
+    /* It was the master once: the current one must be found. */
+    if (redis_error_is(error, "READONLY"))
         redis_conn_close(&redis->conn);
     return result;
 }
 
-/* A lock that we had has been taken since by a newer dlock. */
-static enum lock_result refuse_newer(struct redis_call *call, const redisReply *reply,
-                                     struct errmsg *why)
+/* {"newer", format}: a lock that we had has been taken since by a newer dlock; {"unusable",
+ * key, what is wrong with it}. LOCK_OK for any other answer. */
+static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg *why)
 {
-    if (!redis_reply_is(reply, "newer", 2) ||
-        !redis_reply_number(reply->element[1], STORE_FORMAT + 1, INT64_MAX, &call->newer))
+    struct redis_call *call = redis->call;
+    redisReply *const *element = call->reply->element;
+
+    if (redis_reply_is(call->reply, "unusable", 3)) {
+        call->unusable = true;
+        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(element[1]),
+                   redis_reply_text(element[2]));
+    } else if (redis_reply_is(call->reply, "newer", 2) &&
+               redis_reply_number(element[1], STORE_FORMAT + 1, INT64_MAX, &call->newer)) {
+        format_newer(why, call->newer);
+    } else {
         return LOCK_OK;
-    format_newer(why, call->newer);
-    return call->owns ? LOCK_FOREIGN : LOCK_INVALID;
+    }
+    redis->conn.sent = false; /* nothing was carried out */
+    return call->owns && call->newer > 0 ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
 /* An integer has become text; NULL: it is neither, or contains a NUL. */
@@ -192,68 +208,81 @@ bool redis_fields_read(const struct fields *fields, redisReply *const *from, voi
     return good;
 }
 
-bool redis_script_refuses(const redisReply *reply, struct errmsg *why)
+static enum lock_result run_once(struct redis_backend *redis, struct bound bound,
+                                 struct errmsg *why)
 {
-    bool refuses = redis_reply_is(reply, "unusable", 3);
-    if (refuses)
-        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
-                   redis_reply_text(reply->element[2]));
-    return refuses;
+    struct redis_call *call = redis->call;
+    enum lock_result result =
+        redis_topology_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
+
+    if (result == LOCK_OK && call->careful)
+        result = redis_conn_call(&redis->conn, NULL, 0, NULL, bound, why);
+    return result == LOCK_OK ? run_here(redis, bound, why) : result;
 }
 
-enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
-                                  redisReply **reply, struct bound bound, struct errmsg *why)
+enum lock_result redis_script_run(struct redis_backend *redis, struct bound bound,
+                                  struct errmsg *why)
 {
+    struct redis_call *call = redis->call;
     struct redis_detour detour = {.start = deadline_now()};
-    enum lock_result result;
-    do {
-        result = redis_topology_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
-        if (result == LOCK_OK && call->careful)
-            result = redis_conn_call(&redis->conn, NULL, 0, NULL, bound, why);
-        if (result == LOCK_OK)
-            result = run_here(redis, call, reply, bound, why);
+
+    for (;;) {
+        enum lock_result result = run_once(redis, bound, why);
         /* With TLS 1.3 a server refuses a certificate after the handshake; the script has
          * not run. */
-        if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn)) {
-            result = LOCK_OK;
+        if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn))
             continue;
-        }
         if (result != LOCK_OK)
             return result;
-        if ((*reply)->type == REDIS_REPLY_ARRAY && (*reply)->elements > 0 &&
-            (*reply)->element[0]->type == REDIS_REPLY_STRING) {
-            result = refuse_newer(call, *reply, why);
-            if (result != LOCK_OK)
-                freeReplyObject(*reply);
+
+        const redisReply *reply = call->reply;
+        if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+            reply->element[0]->type == REDIS_REPLY_STRING)
+            return read_refusal(redis, why);
+        result = reply->type == REDIS_REPLY_ERROR ? judge(redis, &detour, bound, why)
+                                                  : redis_conn_nonsense(&redis->conn, why);
+        if (result != LOCK_OK)
             return result;
-        }
-        if ((*reply)->type == REDIS_REPLY_ERROR)
-            result = redis_scripts_judge(redis, call, (*reply)->str, &detour, bound, why);
-        else
-            result = redis_conn_nonsense(&redis->conn, why);
-        freeReplyObject(*reply);
-        if (result == LOCK_OK && detour.pause.ns > 0)
+        if (detour.pause.ns > 0)
             shed_keys(call);
-    } while (result == LOCK_OK);
+    }
+}
+
+enum lock_result redis_script_run_again(struct redis_backend *redis, struct bound bound,
+                                        struct errmsg *why)
+{
+    bool reused = redis->conn.socket.fd >= 0;
+    bool named = !redis->conn.nameless;
+    enum lock_result result = redis_script_run(redis, bound, why);
+
+    if (result == LOCK_UNAVAILABLE && (reused || (named && redis->conn.nameless)) &&
+        redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
+        redis->call->sent_before = redis->conn.sent;
+        result = redis_script_run(redis, bound, why);
+    }
     return result;
 }
 
-enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
-                                        redisReply **reply, struct bound bound, struct errmsg *why)
+enum lock_result redis_command_run(struct redis_backend *redis, const struct redis_command *command,
+                                   struct bound bound, struct errmsg *why)
 {
-    bool reused = redis->conn.socket.fd >= 0, named = !redis->conn.nameless;
-    enum lock_result result = redis_script_run(redis, call, reply, bound, why);
-    if (result == LOCK_UNAVAILABLE && (reused || (named && redis->conn.nameless)) &&
-        redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
-        call->sent_before = redis->conn.sent;
-        result = redis_script_run(redis, call, reply, bound, why);
-    }
+    struct redis_call *call = redis->call;
+    enum lock_result result = redis_topology_open(redis, NULL, bound, why);
+
+    drop_reply(call);
+    if (result == LOCK_OK)
+        result = redis_conn_call(&redis->conn, command, 1, &call->reply, bound, why);
+    if (result != LOCK_OK)
+        call->reply = NULL;
+    else if (call->reply->type == REDIS_REPLY_ERROR)
+        result = redis_error_judge(&redis->url, call->reply->str, why);
     return result;
 }
 
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
                                   struct errmsg *why)
 {
+    drop_reply(redis->call);
     if (redis->conn.greeting_failed)
         redis_conn_close(&redis->conn);
     if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)

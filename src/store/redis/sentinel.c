@@ -43,8 +43,10 @@
 
 /* How often to ask a Sentinel that notifies us anyway, and to look for one that does; how
  * long that may take; how long to look up names that are not needed yet. */
-static const struct duration ask_interval = {10 * NS_PER_S}, retry_interval = {1 * NS_PER_S},
-                             attend_limit = {1 * NS_PER_S}, names_limit = {500 * NS_PER_MS};
+static const struct duration ask_interval = {10 * NS_PER_S};
+static const struct duration retry_interval = {1 * NS_PER_S};
+static const struct duration attend_limit = {1 * NS_PER_S};
+static const struct duration names_limit = {500 * NS_PER_MS};
 
 static const char switch_channel[] = "+switch-master";
 
@@ -112,9 +114,8 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
 
 /* Asks the connected Sentinel, which has that number. LOCK_OK with sentinel->master;
  * LOCK_GONE; or as redis_conn_call(). */
-static enum lock_result redis_sentinel_ask(struct redis_sentinel *sentinel, int at,
-                                           const char *name, bool listens, struct bound bound,
-                                           struct errmsg *why)
+static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
+                            struct bound bound, struct errmsg *why)
 {
     struct redis_command commands[3];
     redisReply *replies[3];
@@ -164,7 +165,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
         result = redis_conn_open(&sentinel->conn, bound, why);
         if (result == LOCK_OK) {
             sentinel->known[at] = sentinel->conn.addresses;
-            result = redis_sentinel_ask(sentinel, at, redis->url.master, listens, bound, why);
+            result = ask(sentinel, at, redis->url.master, listens, bound, why);
         }
         if (result != LOCK_OK)
             redis_conn_close(&sentinel->conn);

@@ -13,7 +13,8 @@ static const struct duration fresh_time = {500 * NS_PER_MS};
  * case those before them are frozen or no client calls: mostly one of them does it for all.
  * A waiter that cannot rely on others looks each poll_interval. */
 static const struct duration look_interval = {2500 * NS_PER_MS};
-static const struct duration poll_interval = {3 * NS_PER_S}, far_interval = {30 * NS_PER_S};
+static const struct duration poll_interval = {3 * NS_PER_S};
+static const struct duration far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 65 };
 
 /* --- answers ------------------------------------------------------------- */
@@ -70,7 +71,9 @@ static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
     enum { STEP_MS = 5, STEPS_MOST = 500 };
     if (ask_ms < 0)
         return DEADLINE_NEVER;
-    int64_t steps = ahead < 0 ? 0 : ahead < STEPS_MOST ? ahead : STEPS_MOST;
+    if (ahead < 0)
+        ahead = 0;
+    int64_t steps = ahead < STEPS_MOST ? ahead : STEPS_MOST;
     return deadline_after(DURATION_MS(ask_ms + 1 + steps * STEP_MS));
 }
 
@@ -99,9 +102,9 @@ static void note_place(struct redis_backend *redis, const struct refused *refuse
     }
 }
 
-static bool read_refused(struct redis_backend *redis, const redisReply *reply,
-                         struct holder *holder)
+static bool read_refused(struct redis_backend *redis, struct holder *holder)
 {
+    const redisReply *reply = redis->call->reply;
     struct refused refused = {.holder = {.refusal = REFUSED_HELD}};
 
     if (!redis_fields_read(&refused_fields, reply->element + 1, &refused))
@@ -115,10 +118,10 @@ static bool read_refused(struct redis_backend *redis, const redisReply *reply,
     return true;
 }
 
-static bool read_grant(struct redis_backend *redis, const redisReply *reply,
-                       const struct lock_request *request, struct deadline before,
-                       struct lease *lease)
+static bool read_grant(struct redis_backend *redis, const struct lock_request *request,
+                       struct deadline before, struct lease *lease)
 {
+    const redisReply *reply = redis->call->reply;
     struct grant grant;
 
     if (!redis_fields_read(&grant_fields, reply->element + 1, &grant) || grant.fence == 0 ||
@@ -138,17 +141,18 @@ static bool read_grant(struct redis_backend *redis, const redisReply *reply,
     return true;
 }
 
-static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply,
-                                  const struct lock_request *request, struct deadline before,
-                                  struct lease *lease, struct holder *holder, struct errmsg *why)
+static enum lock_result read_take(struct redis_backend *redis, const struct lock_request *request,
+                                  struct deadline before, struct lease *lease,
+                                  struct holder *holder, struct errmsg *why)
 {
+    const redisReply *reply = redis->call->reply;
+
     if (redis_reply_is(reply, "taken", 1 + grant_fields.count) &&
-        read_grant(redis, reply, request, before, lease))
+        read_grant(redis, request, before, lease))
         return LOCK_OK;
 
     /* If the take was uncertain it still is: the lost one may be carried out late. */
-    if (redis_reply_is(reply, "held", 2 + refused_fields.count) &&
-        read_refused(redis, reply, holder))
+    if (redis_reply_is(reply, "held", 2 + refused_fields.count) && read_refused(redis, holder))
         return LOCK_HELD;
 
     if (redis_reply_is(reply, "done", 1 + done_fields.count)) {
@@ -158,8 +162,6 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         return LOCK_HELD;
     }
 
-    if (redis_script_refuses(reply, why))
-        return LOCK_INVALID;
     redis->base.uncertain = true;
     return redis_conn_nonsense(&redis->conn, why);
 }
@@ -168,9 +170,12 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 
 /* The hold is known to the holder; if another process has taken the lock, the store knows
  * it. */
-static void begin_release(struct redis_call *call, const struct lease *lease, bool may_come)
+static struct redis_call *begin_release(struct redis_backend *redis, const struct lease *lease,
+                                        bool may_come)
 {
-    redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key, lease->token);
+    struct redis_call *call =
+        redis_script_begin(redis, &redis_release_script, KEYS_ALL, lease->key, lease->token);
+
     redis_script_is_about(call, lease);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
@@ -189,31 +194,30 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
     redis_command_add(&call->words, run_end_write(&lease->end, call->end));
     redis_script_add_number(call, lease->began_ms);
     redis_script_add_number(call, lease->outside ? 0 : lease->fence);
+    return call;
 }
 
 /* If a try of the take had no answer, the release may overtake it, on another connection;
  * whatever became of the tries after it. */
-void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
-                         const struct lease *lease)
+struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease)
 {
-    begin_release(call, lease,
-                  lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
+    return begin_release(
+        redis, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
 /* The take went out in one write with a greeting that was refused, and may have been
  * carried out in the database that this left us in: it is released there. */
-static void undo_take(struct redis_backend *redis, struct redis_call *call,
-                      const struct lock_request *request, struct bound bound)
+static void undo_take(struct redis_backend *redis, const struct lock_request *request,
+                      struct bound bound)
 {
     struct lease lease;
     struct errmsg ignored;
-    redisReply *reply;
+
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
-    begin_release(call, &lease, false);
+    begin_release(redis, &lease, false);
     for (int by_text = 0; by_text < 2 && redis->conn.socket.fd >= 0; by_text++)
-        if (redis_script_send(redis, call, by_text, &reply, bound, &ignored) == LOCK_OK)
-            freeReplyObject(reply);
+        (void)redis_script_send(redis, by_text, bound, &ignored);
 }
 
 /* Asked once, to see whether it is free; after that from the queue. */
@@ -259,15 +263,15 @@ static const char *listen_word(const struct redis_backend *redis, bool queues)
     return redis->place.may_call == redis->conn.serial ? "1" : "try";
 }
 
-static void begin_take(struct redis_call *call, const struct redis_backend *redis,
-                       const struct lock_request *request, bool queues)
+static struct redis_call *begin_take(struct redis_backend *redis,
+                                     const struct lock_request *request, bool queues)
 {
     struct duration ttl = ttl_now(request);
+    /* The server would remember for each waiter that it watches a key that never changes. */
+    const char *own = request->mode == MODE_EXCLUSIVE ? "" : request->token;
+    struct redis_call *call =
+        redis_script_begin(redis, &redis_take_script, KEYS_ALL, request->key, own);
 
-    /* A key that is nobody's and never changes would be remembered of each waiter that
-     * watches. */
-    redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key,
-                       request->mode == MODE_EXCLUSIVE ? "" : request->token);
     redis_command_add(&call->words, request->token);
     redis_script_add_number(call, ttl.ns / NS_PER_MS);
     redis_command_add(&call->words, request->take_id);
@@ -284,6 +288,7 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_script_add_number(call, request->remember.ns / NS_PER_MS);
     redis_script_add_number(call, request->once_per.ns / NS_PER_MS);
     redis_command_add(&call->words, redis->place.unseen ? "1" : "");
+    return call;
 }
 
 /* --- waiting for replicas ------------------------------------------------ */
@@ -360,15 +365,13 @@ static bool wants_touches(const struct redis_backend *redis)
     return redis->place.ahead == 0 || redis->place.called;
 }
 
-static enum lock_result redis_take_ask(struct redis_backend *redis,
-                                       const struct lock_request *request, bool queues,
-                                       struct lease *lease, struct holder *holder,
-                                       struct bound bound, struct errmsg *why)
+static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request,
+                            bool queues, struct lease *lease, struct holder *holder,
+                            struct bound bound, struct errmsg *why)
 {
-    struct redis_call *call = redis->call;
-    redisReply *reply;
     enum lock_result result = redis_topology_open(redis, request->key, bound, why);
-    begin_take(call, redis, request, queues);
+    struct redis_call *call = begin_take(redis, request, queues);
+
     if (queues)
         call->channels =
             (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
@@ -377,18 +380,17 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
     /* The lease counts from here: connecting is not part of it. */
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
-        result = redis_script_run(redis, call, &reply, bound, why);
+        result = redis_script_run(redis, bound, why);
     if (result == LOCK_OK) {
         redis->base.queued = queues;
-        result = read_take(redis, reply, request, before, lease, holder, why);
-        freeReplyObject(reply);
+        result = read_take(redis, request, before, lease, holder, why);
         if (result == LOCK_OK)
             result = await_replicas(redis, lease, bound, why);
     } else if (redis->conn.sent) {
         redis->base.uncertain = true;
         text_copy(redis->unanswered, sizeof redis->unanswered, request->take_id);
         if (redis->conn.greeting_failed)
-            undo_take(redis, call, request, bound);
+            undo_take(redis, request, bound);
     }
     return redis_script_end(redis, result, why);
 }
@@ -396,7 +398,7 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
 /* At the head of the queue since others have left, and without reports of touches; or in
  * the queue as a listener, though the server has just refused that: the next call asks
  * for what is possible. */
-static bool redis_take_must_subscribe(const struct redis_backend *redis)
+static bool must_subscribe(const struct redis_backend *redis)
 {
     struct redis_channels channels = redis_subscribe_to(&redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
@@ -411,7 +413,8 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
                             struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
+    bool stays = request->waits && !request->last;
+    bool queues = stays && redis->place.came > 0;
     char part[TOKEN_SIZE + sizeof "wake:"];
     snprintf(part, sizeof part, "wake:%s", request->take_id);
     lock_key_companion(redis->place.wake, sizeof redis->place.wake, request->key, part);
@@ -420,14 +423,14 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     redis->token = request->token;
     redis->shares = false;
     bool named = !redis->conn.nameless;
-    enum lock_result result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
+    enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
     if (result == LOCK_UNAVAILABLE && named && redis->conn.nameless) /* asked in vain */
-        result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
+        result = ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && holder->refusal != REFUSED_DONE)
-        result = redis_take_ask(redis, request, true, lease, holder, bound, why);
-    for (int i = 0; i < 2 && result == LOCK_HELD && redis_take_must_subscribe(redis); i++)
-        result = redis_take_ask(redis, request, true, lease, holder, bound, why);
+        result = ask(redis, request, true, lease, holder, bound, why);
+    for (int i = 0; i < 2 && result == LOCK_HELD && must_subscribe(redis); i++)
+        result = ask(redis, request, true, lease, holder, bound, why);
     if (result == LOCK_HELD && redis->base.queued)
         redis_sentinel_attend(redis, bound);
     return result;
@@ -450,7 +453,8 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
     static const struct duration rush = {500 * NS_PER_MS};
     struct redis_place *place = &redis->place;
-    bool all = keys->type != REDIS_REPLY_ARRAY, lock = false;
+    bool all = keys->type != REDIS_REPLY_ARRAY;
+    bool lock = false;
     for (size_t i = 0; !all && i < keys->elements; i++) {
         const char *key = redis_reply_text(keys->element[i]);
         lock |= strcmp(key, redis->key) == 0;
