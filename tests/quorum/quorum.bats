@@ -890,6 +890,18 @@ succeeds_on() { dlock job true && wait_until 10 is_free_on "$1" && [ "$(on "$1" 
     fails_with 69 'of 3 servers cannot be reached' dlock --outage=0 --ran-within=1h job
 }
 
+@test "a quorum knows its last success, even if a server has missed it and knows of the run after it" {
+    quorum 3
+    wait_until 10 succeeds_on 3
+    local old=$(on 3 hget '{dlock:job}:meta' success)
+    dlock job true
+    fails_with 1 '' dlock job false
+    wait_until 10 is_free_on 3
+    on 3 hset '{dlock:job}:meta' success "$old" runs 5 >/dev/null
+    [ "$(status 's["last_success"]["pid"]')" != "$(cut -f 4 <<<"$old")" ]
+    equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"])')" '(1, 1)'
+}
+
 @test "a quorum takes its last success for the last run, rather than one before it, if a clock was behind" {
     quorum 3
     fails_with 5 '' dlock job sh -c 'exit 5'

@@ -157,42 +157,54 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed something. The best informed one knows of the most owners
- * that are shown; of several the one with the newest run, which knows of no run that was none,
- * of the most runs since the last success, and of the highest fence. */
+/* A server that was down has missed some runs: the newest success is shown, with what the
+ * server says that knows of the most runs since then; and the newest run, by the hosts'
+ * clocks. */
+static struct run_memory find_memory(const struct quorum *quorum)
+{
+    struct run_memory newest = {.runs = 0};
+    FOR_MEMBERS (member, quorum) {
+        const struct run_memory *memory = &member->state.memory;
+        struct run_record last = newest.last;
+        int64_t newer = newest_ms(&memory->success) - newest_ms(&newest.success);
+        int64_t more = memory->runs + memory->skipped - newest.runs - newest.skipped;
+        if (!has_run(quorum, &memory->last))
+            continue;
+        if (newest_ms(&memory->last) > newest_ms(&last))
+            last = memory->last;
+        if (newer > 0 || (newer == 0 && more > 0))
+            newest = *memory;
+        newest.last = last;
+    }
+    /* A clock that was behind may have made the last run older than the success. */
+    if (newest_ms(&newest.success) > newest_ms(&newest.last))
+        newest.last = newest.success;
+    return newest;
+}
+
+/* The best informed server knows of the most owners that are shown; of several the one with
+ * the highest fence. */
 static struct lock_state *best_informed(struct quorum *quorum, int least)
 {
-    enum { FACTS = 5 };
-    struct lock_state *best = NULL;
-    int64_t best_facts[FACTS] = {-1};
+    struct lock_state *best = &quorum->members[0].state;
+    int64_t most = -1;
     FOR_MEMBERS (member, quorum) {
         struct lock_state *state = &member->state;
-        const struct run_memory *memory = &state->memory;
-        bool known = has_run(quorum, &memory->last);
-        int64_t last_ms = known ? newest_ms(&memory->last) : 0;
-        int64_t success_ms = newest_ms(&memory->success);
-        const int64_t facts[FACTS] = {count_owners(quorum, state, least),
-                                      last_ms > success_ms ? last_ms : success_ms, known,
-                                      memory->runs, state->last_fence};
-        int differs = 0;
-        while (differs < FACTS - 1 && facts[differs] == best_facts[differs])
-            differs++;
-        if (member->result == LOCK_OK && facts[differs] > best_facts[differs]) {
+        int64_t count = count_owners(quorum, state, least);
+        if (member->result == LOCK_OK &&
+            (count > most || (count == most && state->last_fence > best->last_fence))) {
             best = state;
-            memcpy(best_facts, facts, sizeof facts);
+            most = count;
         }
     }
     return best;
 }
 
-/* Shows what the best informed server says, except for what a majority decides. */
+/* Shows what the best informed server says, except for what goes by all of them. */
 static void show(struct quorum *quorum, int least, struct lock_state *to)
 {
     struct lock_state *best = best_informed(quorum, least);
-    struct run_memory *memory = &best->memory;
-    /* A clock that was behind may have made the last run older than the success. */
-    if (!has_run(quorum, &memory->last) || newest_ms(&memory->success) > newest_ms(&memory->last))
-        memory->last = memory->success;
+    best->memory = find_memory(quorum);
 
     size_t kept = 0;
     for (size_t i = 0; i < best->owner_count; i++)

@@ -8,8 +8,8 @@
  *   A majority grants it, but one of these was so slow that the lease is nearly over ->
  *     the lease counts from before each was asked -> the waiter gives such a lease back
  *     (run/acquisition.c).
- *   The fences differ, as they do since each comes from a clock -> the highest is written
- *     to as many others as make a majority before the take counts -> the next holder's
+ *   The fences differ, because each comes from a clock -> the highest is written to as
+ *     many others as make a majority before the take counts -> the next holder's
  *     majority has a server in common with these, which then gives a higher one, whatever
  *     its clock shows. (A read of a register kept by a majority writes back what it has
  *     read for the same reason: Attiya, Bar-Noy and Dolev, 1995.) If the fence does not
@@ -154,8 +154,8 @@ static enum lock_result ask_take(struct quorum_member *member, void *about, stru
     return LOCK_HELD;
 }
 
-/* How much more time the slow members get: as much as the others have taken since the
- * start, within these limits. */
+/* How much more time the slow members get: as long as the others have taken, within these
+ * limits. */
 static struct duration grace(const struct quorum *quorum, struct duration least,
                              struct duration most)
 {
@@ -280,10 +280,10 @@ static int count_same(const struct quorum *quorum, const struct holder *holder)
     return same;
 }
 
-/* The holder we wait for: the one with a majority, as the server says where its lease ends
- * first. An owner that has less is just another contender: it must not be named, and above
- * all not be taken for an ancestor of ours that holds the lock. A success that a majority
- * knows is known to one of any majority; so one that says so is enough. */
+/* Finds the holder to wait for: the one with a majority, with the lease that ends first. An
+ * owner that has less is just another contender: it must not be named, and above all not be
+ * taken for an ancestor of this process that holds the lock. A success that a majority knows
+ * is known to one server of any majority, so one that says so is enough. */
 static void find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
@@ -412,8 +412,8 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     return ask_check(member, about, bound);
 }
 
-/* Asks these members to join. Not needed for the answer that the caller waits for: only time
- * to connect, take and raise. Returns whether the caller was cancelled. */
+/* Asks these members to join. The caller's answer does not depend on them: they get time to
+ * connect, take and raise, no more. Returns whether the caller was cancelled. */
 static bool have_join(struct quorum *quorum, member_set who, struct lease *lease,
                       struct bound bound)
 {
@@ -422,10 +422,11 @@ static bool have_join(struct quorum *quorum, member_set who, struct lease *lease
                         bound_within(bound, most));
 }
 
-/* If one more server forgets the lock, another client may get it: so this does not wait for
- * the next check, which may be 10 s away. A server that stays down is asked ever more
- * rarely, until another one loses the lock. One on which it was released is not asked: the
- * release may be on its way to the others. */
+/* Has the servers without the lock join. If one more server forgets the lock, another client
+ * may get it: so the next try does not wait for the next check, which may be 10 s away
+ * (quorum_news()). A server that stays down is asked ever more rarely, until another one
+ * loses the lock. A server on which it was released is not asked: the release may be on its
+ * way to the others. */
 static bool join_when_due(struct quorum *quorum, struct lease *lease, struct bound bound)
 {
     member_set lacking = quorum_members(quorum, MEMBER_LACKS);
@@ -469,7 +470,8 @@ static void forget_lost(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* The lease as the majority has it: as the server on which it ends first of these. */
+/* Takes in the lease as a majority has it: as on the server of the majority where it ends
+ * first. */
 static void take_in(const struct quorum *quorum, struct lease *lease)
 {
     lease->deadline = quorum_deadline(quorum);
@@ -528,9 +530,9 @@ static enum lock_result ask_extend(struct quorum_member *member, void *about, st
     return store->extend(store, &member->lease, extension->how, bound, &member->why);
 }
 
-/* Nobody checks a lock that no process holds: whoever extends it gives it to the servers
- * that have come back without it, with what the others know of its holder. A server is
- * left alone if another client holds the lock there, or a release has reached it. */
+/* No process checks a detached lock. So an extension gives it to the servers that have come
+ * back without it, with what the others know of its holder. A server is left alone if
+ * another client holds the lock there, or a release has reached it. */
 static void give_detached(struct quorum *quorum, struct lease lease, struct bound bound)
 {
     struct lock_state state;
@@ -584,7 +586,7 @@ enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enu
 
 struct release {
     const struct lease *lease;
-    member_set granted; /* by these, as far as is known; by others perhaps */
+    member_set granted; /* these have the lock as far as is known; others may have it */
 };
 
 /* Releases our lock if the server has it or may have it. */
@@ -620,8 +622,8 @@ static struct duration judge_release(const struct quorum *quorum)
                : quorum_rounds(quorum, 2, DURATION_MS(50));
 }
 
-/* Takes in what each server has answered to a release. Returns NULL if a majority of them
- * remembers the run; otherwise why one does not. */
+/* Notes which servers have released the lock. Returns NULL if a majority remembers the run;
+ * otherwise why one server does not. */
 static const char *note_released(struct quorum *quorum)
 {
     int remembered = 0;

@@ -20,7 +20,7 @@
  *   the bound passes -> each thread keeps to it by itself.
  *   the caller is cancelled -> all are, at the same moment.
  *   no thread can be started -> the caller asks that server after its own: reaching the
- *     user's limit of processes is no reason to leave a lock behind.
+ *     user's limit of processes is no reason to leave a lock on a server.
  *
  * All are joined before a round returns: the fork of the command, or of a guard, finds no
  * thread but its own. */
