@@ -95,6 +95,7 @@ void lease_adopt(struct lease *lease, struct deadline before, struct deadline af
                  struct duration left, int64_t end_ms)
 {
     struct deadline deadline = lease_deadline(before, left);
+
     if (!is_same_end(end_ms, lease->end_ms)) {
         lease->granted = deadline;
         lease->set = left;
@@ -107,6 +108,7 @@ void lease_adopt(struct lease *lease, struct deadline before, struct deadline af
 void lease_extend(struct lease *lease, struct deadline before, struct duration least)
 {
     struct deadline deadline = lease_deadline(before, least);
+
     if (deadline_before(lease->granted, deadline)) {
         lease->granted = deadline;
         lease->set = least;
@@ -139,6 +141,7 @@ void holder_fill_place(struct holder *holder)
 void holder_fill(struct holder *holder, pid_t pid, const char *command)
 {
     struct proc_stat stat = {0};
+
     *holder = (struct holder){
         .known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)

@@ -10,6 +10,7 @@
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why)
 {
     size_t size = strlen(name);
+
     if (size == 0) {
         errmsg_set(why, "%s is empty", what);
         return false;
@@ -51,6 +52,7 @@ void lock_key_companion(char *companion, size_t size, const char *key, const cha
 {
     const char *tag;
     size_t length = hash_tag(key, &tag);
+
     if (length > 0)
         snprintf(companion, size, "%.*s%s:%s", (int)length, tag, key, part);
     else
@@ -92,6 +94,7 @@ static bool compute_digest(unsigned char bytes[EVP_MAX_MD_SIZE], const char *nam
     const EVP_MD *sha256 = crypto->EVP_sha256();
     unsigned length = 0;
     bool done;
+
     if (secret == NULL)
         done = crypto->EVP_Digest(name, strlen(name), bytes, &length, sha256, NULL) == 1;
     else
@@ -104,6 +107,7 @@ enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char
                                   const struct secret *secret, struct errmsg *why)
 {
     unsigned char bytes[EVP_MAX_MD_SIZE];
+
     if (!openssl_open(OPENSSL_CRYPTO, why))
         return LOCK_INVALID;
     if (!compute_digest(bytes, name, secret)) {
@@ -133,6 +137,7 @@ void token_make(char token[TOKEN_SIZE])
 bool token_valid(const char *token, struct errmsg *why)
 {
     size_t length = strlen(token);
+
     if (length == 0 || length >= TOKEN_SIZE) {
         errmsg_set(why, "it is %zu bytes long; 1 to %d are allowed", length, TOKEN_SIZE - 1);
         return false;

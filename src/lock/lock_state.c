@@ -48,6 +48,7 @@ enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked)
 {
     int64_t newer = state->newer;
+
     if (looked != LOCK_INVALID || (newer == 0 && !state->unusable))
         return looked;
     (void)lock_state_init(state, key, 0);
@@ -72,6 +73,7 @@ const struct lock_owner *lock_state_owner(const struct lock_state *state, const 
 bool key_list_add(struct key_list *list, const char *key)
 {
     char **added = array_add(&list->keys, &list->count, &list->room, sizeof *added);
+
     if (added != NULL)
         *added = strdup(key);
     if (added != NULL && *added == NULL)
@@ -87,6 +89,7 @@ static int in_order(const void *a, const void *b)
 void key_list_sort(struct key_list *list)
 {
     size_t kept = 0;
+
     if (list->count > 1)
         qsort(list->keys, list->count, sizeof *list->keys, in_order);
     for (size_t i = 0; i < list->count; i++)

@@ -47,6 +47,7 @@ bool acquisition_open(struct acquisition *lock, const char *owner, const char *c
                       int *status)
 {
     struct errmsg why = {""};
+
     if (!signals_open(&lock->signals, &why)) {
         *status = fail(lock->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, lock->undone);
         return false;
@@ -540,6 +541,7 @@ void acquisition_say_released(const struct acquisition *lock, enum lock_result r
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     struct deadline now = deadline_now(), hold = lock->lease.hold;
     bool ended = !deadline_before(now, lock->lease.deadline);
+
     duration_rounded(deadline_gap(lock->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
         say_verbose(out, "released after %s; it stays held for another %s (--hold-at-least)", held,
@@ -565,6 +567,7 @@ int acquisition_give_back(struct acquisition *lock, enum failure failure, int st
                           const char *text)
 {
     struct errmsg why = {""};
+
     lock->lease.hold = deadline_now();
     acquisition_say_released(lock, acquisition_release(lock, &why), &why);
     return fail(lock->out, failure, status, "%s; %s", text, lock->undone);

@@ -27,6 +27,7 @@ struct dates {
 static struct dates dates_of(const struct expiry *end)
 {
     struct deadline deadline = end->state.deadline;
+
     return (struct dates){
         .warn = lease_warning_time(end->lease, deadline),
         .stop = watch_last_answer(deadline, lease_grace(end->state.set, end->plan.grace)),
@@ -113,6 +114,7 @@ bool expiry_gives_up(const struct expiry *end)
 void expiry_say_left(const struct expiry *end, struct tree_count left)
 {
     const char *name = end->worker.name;
+
     if (left.known)
         say_error(end->out, "%d process%s of %s cannot be killed, one of them is pid %ld",
                   left.found, left.found == 1 ? "" : "es", name, (long)left.first);
@@ -134,6 +136,7 @@ static void stop(struct expiry *end, struct deadline kill_at)
 static void lost(struct expiry *end)
 {
     char name[32];
+
     if (end->over)
         return;
     expiry_is_over(end);
@@ -152,6 +155,7 @@ static void ending(struct expiry *end)
 {
     char name[32], lease[LEASE_TEXT_SIZE], left_text[DURATION_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     struct duration left = deadline_left(end->state.deadline);
+
     expiry_is_over(end);
     stop(end, end->state.deadline);
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
@@ -165,6 +169,7 @@ static void ended(struct expiry *end)
 {
     char lease[LEASE_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     bool said = end->over;
+
     expiry_is_over(end);
     lease_format(end, lease);
     if (end->plan.warn_only) {
@@ -190,6 +195,7 @@ static void was_released(struct expiry *end)
 static void warn(struct expiry *end)
 {
     char advice[LEASE_TEXT_SIZE];
+
     end->warned = true;
     say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
                 advice_format(end, advice));

@@ -162,6 +162,7 @@ static void add(struct outer_locks *locks, const struct held *held)
 static int innermost_first(const void *a, const void *b)
 {
     const struct held *left = a, *right = b;
+
     if (left->depth != right->depth)
         return left->depth > right->depth ? -1 : 1;
     return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
@@ -201,6 +202,7 @@ void outer_free(struct outer_locks *locks)
 static bool parse(char *line, struct process_id *target, int64_t *pid_space, struct held *found)
 {
     char *end = NULL;
+
     line[strcspn(line, "\n")] = '\0';
     target->start = strtoll(line, &end, 10);
     *pid_space = strtoll(end, &end, 10);
@@ -268,6 +270,7 @@ static void search_dir(struct outer_locks *locks, const char *path)
 {
     struct stat status;
     int fd = file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &status);
+
     DIR *dir = fd >= 0 && lock_dir_may_use(&status) ? fdopendir(fd) : NULL;
 
     if (dir == NULL) {
@@ -334,6 +337,7 @@ bool outer_is_process(const struct holder *holder, const struct holder *self)
 static void format_seconds(struct duration d, char *text, size_t size)
 {
     int64_t ms = d.ns / NS_PER_MS;
+
     if (ms % 1000 == 0)
         snprintf(text, size, "%" PRId64, ms / 1000);
     else
@@ -388,6 +392,7 @@ static bool make_file(struct attach_record *attached, pid_t pid)
     char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
 
     token_make(id);
+
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id,
                  tries);

@@ -92,6 +92,7 @@ char *tried_format(const struct retries *tries, char text[TRIED_TEXT_SIZE])
 {
     char in[DURATION_TEXT_SIZE];
     struct duration time = deadline_gap(tries->since, deadline_now());
+
     snprintf(text, TRIED_TEXT_SIZE, "tried %d time%s in %s", tries->count,
              tries->count == 1 ? "" : "s", duration_rounded(time, in, sizeof in));
     return text;

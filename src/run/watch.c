@@ -116,6 +116,7 @@ static bool has_note(struct watch *watch, struct errmsg *note)
     const char *cannot = watch->backend->news(watch->backend).cannot,
                *stands = watch->backend->note;
     char every[DURATION_TEXT_SIZE];
+
     if (stands == NULL)
         watch->stands.text[0] = '\0';
     if (cannot != NULL && !watch->said_cannot) {
@@ -137,6 +138,7 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
 {
     struct errmsg note = {""};
     bool noted = has_note(watch, &note);
+
     pthread_mutex_lock(&watch->mutex);
     bool news = watch->state.verdict != verdict ||
                 watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
@@ -211,6 +213,7 @@ static bool watch_pause_until(struct watch *watch, struct deadline until)
     struct deadline soonest = deadline_after(news_interval);
     struct news news = watch->backend->news(watch->backend);
     bool told = news.due;
+
     if (news.by.boot_ns > 0)
         until = deadline_earlier(until, news.by);
     if (!told && !wait_until(watch, until, news.fd, &told))
@@ -223,6 +226,7 @@ static enum lock_result watch_ask(struct watch *watch, bool last, struct bound b
                                   struct errmsg *why)
 {
     struct backend *backend = watch->backend;
+
     take_beat(watch);
     /* A beat that was sent in time counts, even if the main thread has not read it yet. */
     if (last && watch->heartbeat->fd >= 0)
@@ -247,6 +251,7 @@ static struct looked watch_look(struct watch *watch, struct duration most)
     struct errmsg why = {""};
     struct deadline until = stop_time(watch);
     struct looked looked = {.last = deadline_passed(until)};
+
     if (looked.last)
         until = watch_last_answer(watch->lease.deadline, watch_grace_of(watch));
     if (looked.last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
@@ -271,6 +276,7 @@ static struct looked watch_look(struct watch *watch, struct duration most)
 static struct deadline look_after(const struct watch *watch, struct looked looked)
 {
     struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
+
     if (lock_is_past(looked.result) || looked.result == LOCK_CANCELLED)
         return DEADLINE_NEVER;
     return looked.last && deadline_passed(stop) ? next : deadline_earlier(next, stop);
@@ -279,6 +285,7 @@ static struct deadline look_after(const struct watch *watch, struct looked looke
 static void *watch_thread(void *data)
 {
     struct watch *watch = data;
+
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
         struct deadline next = look_after(watch, watch_look(watch, DURATION_FOREVER));

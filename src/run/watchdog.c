@@ -25,6 +25,7 @@ bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *wh
     struct sockaddr_un at;
     socklen_t size;
     int on = 1;
+
     snprintf(heartbeat->name, sizeof heartbeat->name, "@dlock/%.40s", id);
     heartbeat->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (heartbeat->fd < 0 || !sd_notify_address(&at, &size, heartbeat->name) ||
@@ -47,6 +48,7 @@ void watchdog_export(struct environment *environment, const struct watchdog *hea
     const char *given = environment_get(environment, "WATCHDOG_USEC");
     int64_t us = interval.ns / NS_PER_US, manager_us;
     char text[24];
+
     if (given != NULL && number_parse(given, 1, INT64_MAX, &manager_us) && manager_us < us)
         us = manager_us;
     snprintf(text, sizeof text, "%" PRId64, us);
@@ -58,6 +60,7 @@ void watchdog_export(struct environment *environment, const struct watchdog *hea
 static bool has_line(const char *text, size_t length, const char *line)
 {
     size_t line_length = strlen(line);
+
     for (size_t at = 0; at < length;) {
         const char *end = memchr(text + at, '\n', length - at);
         size_t here = end != NULL ? (size_t)(end - (text + at)) : length - at;
@@ -80,6 +83,7 @@ struct received {
 static void read_control(struct received *received, const char *control, size_t size)
 {
     struct cmsghdr header;
+
     for (size_t at = 0; at + sizeof header <= size; at += CMSG_ALIGN(header.cmsg_len)) {
         memcpy(&header, control + at, sizeof header);
         if (header.cmsg_len < CMSG_LEN(0))
@@ -132,6 +136,7 @@ bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to)
     struct received received;
     struct drain drain = {0};
     bool beat = false;
+
     while (drain_goes_on(&drain) && watchdog_receive(heartbeat->fd, &received)) {
         if (received.trusted) {
             beat |= has_line(received.text, received.length, "WATCHDOG=1");
