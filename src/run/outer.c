@@ -12,19 +12,15 @@
  *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take any more
  *   the same, and no answer            nothing, unless an ancestor has added the line
  *
- * A record is the file DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME OUTSIDE
+ * A record is the file DIR/.attached-PID-ID, 0600, one line "START SPACE TIME OUTSIDE
  * BACKEND?STORE TOKEN TAKE KEY": the start time of the process and its pid namespace (containers
  * may share the directory), when this was written, on the boot clock, and how many locks
  * DLOCK_HELD had then.
  *
- * A guard keeps its file locked (flock(2)) for as long as it lives, so a file that can be locked
- * has no owner. It stays while the process lives to which the lock was attached: there,
- * --release without a name means the lock that has ended, and no lock around it. Then the
- * process that finds the file removes it:
- *   found between the guard's open() and its flock() -> the guard finds its file without a
- *                    name, or locked by the finder, and makes another
- *   found before the line is written, or half of it -> it has no complete line: it is not
- *                    reported, and if it is not locked, it is removed
+ * A guard keeps its file locked (flock(2)) for as long as it lives, and gives it this name when it
+ * is complete, so a file that can be locked has no owner. It stays while the process lives to
+ * which the lock was attached: there, --release without a name means the lock that has ended, and
+ * no lock around it. Then the process that finds the file removes it:
  *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is not used again,
  *                    so neither removes another file
  *   the guard has released its lock, and the process lives on -> the guard leaves the file; of
@@ -53,12 +49,7 @@
 
 #define PREFIX ".attached-"
 
-enum {
-    FOUND_MOST = 1024,
-    TRIES_MOST = 20,
-    WHERE_MOST = 4096,
-    LINE_SIZE = 96 + WHERE_MOST + sizeof(struct held)
-};
+enum { FOUND_MOST = 1024, WHERE_MOST = 4096, LINE_SIZE = 96 + WHERE_MOST + sizeof(struct held) };
 
 static const struct duration left_most = {INT64_C(86400) * NS_PER_S};
 
@@ -385,31 +376,6 @@ void outer_export(struct environment *environment, const struct lease *lease, co
 
 /* --- for those inside: the guard's own record ------------------------------ */
 
-/* True if the file was created and locked, and still exists. */
-static bool make_file(struct attach_record *attached, pid_t pid)
-{
-    struct stat status;
-    char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
-
-    token_make(id);
-
-    for (int tries = 0; tries < TRIES_MOST; tries++) {
-        snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id,
-                 tries);
-        attached->fd = file_open(attached->dir_fd, attached->name,
-                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, &status);
-        if (attached->fd < 0)
-            return false;
-        if (flock(attached->fd, LOCK_EX | LOCK_NB) == 0 && fstat(attached->fd, &status) == 0 &&
-            status.st_nlink > 0)
-            return true;
-        (void)!unlinkat(attached->dir_fd, attached->name, 0);
-        fd_close(&attached->fd);
-    }
-    errno = EBUSY;
-    return false;
-}
-
 static NOT_INLINED bool write_line(const struct attach_record *attached, struct process_id target,
                                    const char *where, const struct lease *lease)
 {
@@ -431,6 +397,30 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
     return written == length;
 }
 
+/* Under a name that nobody looks for, until the file is locked and complete. */
+static bool make_file(struct attach_record *attached, struct process_id target, const char *where,
+                      const struct lease *lease)
+{
+    char id[TOKEN_SIZE], name[sizeof attached->name]; /* public, so this is not the owner token */
+    struct stat status;
+
+    token_make(id);
+    snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s", (long)target.pid, id);
+    snprintf(name, sizeof name, ".attaching-%.40s", id);
+    attached->fd =
+        file_open(attached->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, &status);
+    if (attached->fd < 0)
+        return false;
+    if (flock(attached->fd, LOCK_EX | LOCK_NB) == 0 && write_line(attached, target, where, lease) &&
+        renameat(attached->dir_fd, name, attached->dir_fd, attached->name) == 0)
+        return true;
+    int error = errno;
+    (void)!unlinkat(attached->dir_fd, name, 0);
+    fd_close(&attached->fd);
+    errno = error;
+    return false;
+}
+
 bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why)
@@ -441,7 +431,7 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
     if (lock_dir_open(&dir, lock_dir, why) != LOCK_OK)
         return false;
     attached->dir_fd = dir.fd;
-    if (make_file(attached, target.pid) && write_line(attached, target, where, lease))
+    if (make_file(attached, target, where, lease))
         return true;
     errmsg_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
     attach_record_close(attached, false);
