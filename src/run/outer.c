@@ -20,7 +20,7 @@
  * A guard keeps its file locked (flock(2)) for as long as it lives, and gives it this name when it
  * is complete, so a file that can be locked has no owner. It stays while the process lives to
  * which the lock was attached: there, --release without a name means the lock that has ended, and
- * no lock around it. Then the process that finds the file removes it:
+ * no lock around it. Once that process has ended, the next one that finds the file removes it:
  *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is not used again,
  *                    so neither removes another file
  *   the guard has released its lock, and the process lives on -> the guard leaves the file; of
@@ -95,8 +95,8 @@ bool held_next(const char **at, struct held *held)
     return true;
 }
 
-/* Goes on to the next ancestor that is a dlock. An outer one may be another build, or bear
- * another name as we do. */
+/* Goes on to the next ancestor that is a dlock. An outer dlock may be another build, or run under
+ * another name, as this one may. */
 static bool next_dlock(struct proc_ancestry *at, const struct proc_stat *self)
 {
     while (proc_next_ancestor(at))

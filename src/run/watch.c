@@ -19,7 +19,7 @@
  * Orders at the end of a lease, with stop = deadline - grace:
  *   1. `stop` is reached -> the watch asks once more. Extended: the new deadline is
  *      in the state before the main thread's own limit (watch_last_answer()), which
- *      it computes anew from it. Not extended, or no answer by half of the grace:
+ *      it computes again from that. Not extended, or no answer by half of the grace:
  *      WATCH_ENDING, and the main thread stops the command.
  *   2. An earlier look has had no answer until `stop` -> it is not the last one, and
  *      the watch asks the store once more right then.
@@ -42,7 +42,7 @@
  *   2. News during a look -> it shows after the look, on the descriptor or as
  *      news.due, so that nothing falls between two looks.
  *   3. A look closes the descriptor and opens another one (a broken connection ends
- *      in a look, which makes it anew) -> the descriptor is requested before each
+ *      in a look, which makes a new one) -> the descriptor is requested before each
  *      wait and never kept over a look.
  *   4. The first news in a while -> a look at once, the next one news_interval
  *      after it. Without a connection there is no descriptor either, and
