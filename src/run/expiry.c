@@ -77,7 +77,7 @@ static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_
     return text;
 }
 
-static void expiry_is_over(struct expiry *end)
+static void is_over_now(struct expiry *end)
 {
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
@@ -139,7 +139,7 @@ static void lost(struct expiry *end)
 
     if (end->over)
         return;
-    expiry_is_over(end);
+    is_over_now(end);
     if (end->plan.warn_only) {
         say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)",
                   end->state.why.text, end->worker.name);
@@ -156,7 +156,7 @@ static void ending(struct expiry *end)
     char name[32], lease[LEASE_TEXT_SIZE], left_text[DURATION_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     struct duration left = deadline_left(end->state.deadline);
 
-    expiry_is_over(end);
+    is_over_now(end);
     stop(end, end->state.deadline);
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
               duration_rounded(left, left_text, sizeof left_text),
@@ -170,7 +170,7 @@ static void ended(struct expiry *end)
     char lease[LEASE_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     bool said = end->over;
 
-    expiry_is_over(end);
+    is_over_now(end);
     lease_format(end, lease);
     if (end->plan.warn_only) {
         if (!said)
@@ -271,11 +271,11 @@ void expiry_judge(struct expiry *end)
         return;
     follow_lease(end);
     if (end->state.verdict == WATCH_LOST) {
-        expiry_is_over(end);
+        is_over_now(end);
         say_error(end->out, "the lock was lost before %s ended: %s", end->worker.name,
                   end->state.why.text);
     } else if (deadline_passed(end->state.deadline)) {
-        expiry_is_over(end);
+        is_over_now(end);
         say_error(end->out, "the lease had ended before %s was seen to end", end->worker.name);
     }
 }

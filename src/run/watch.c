@@ -101,7 +101,7 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
 
 /* Makes an eventfd readable. That fails only if 2^64 - 1 events are unread, and
  * then it is readable; any other failure is retried. */
-static void watch_tell(int fd)
+static void tell(int fd)
 {
     for (int tries = 0;
          tries < 3 && write(fd, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN; tries++)
@@ -155,11 +155,11 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
     }
     pthread_mutex_unlock(&watch->mutex);
     if (news || noted)
-        watch_tell(watch->news_fd);
+        tell(watch->news_fd);
 }
 
 /* By the lease as it is now known. */
-static struct duration watch_grace_of(const struct watch *watch)
+static struct duration grace_of(const struct watch *watch)
 {
     return lease_grace(watch->lease.set, watch->grace);
 }
@@ -167,7 +167,7 @@ static struct duration watch_grace_of(const struct watch *watch)
 /* As long as the lease is unchanged. */
 static struct deadline stop_time(const struct watch *watch)
 {
-    return deadline_minus(watch->lease.deadline, watch_grace_of(watch));
+    return deadline_minus(watch->lease.deadline, grace_of(watch));
 }
 
 static struct deadline beat_due(const struct watch *watch)
@@ -208,7 +208,7 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
 /* Waits until the next look is due: at `until`, or once the store reports that
  * something has happened, but not right after the last look. Returns false on
  * the request to quit. */
-static bool watch_pause_until(struct watch *watch, struct deadline until)
+static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
     struct news news = watch->backend->news(watch->backend);
@@ -222,8 +222,7 @@ static bool watch_pause_until(struct watch *watch, struct deadline until)
 }
 
 /* Asks the store, and extends the lease if the command has asked for that. */
-static enum lock_result watch_ask(struct watch *watch, bool last, struct bound bound,
-                                  struct errmsg *why)
+static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct errmsg *why)
 {
     struct backend *backend = watch->backend;
 
@@ -239,57 +238,45 @@ static enum lock_result watch_ask(struct watch *watch, bool last, struct bound b
     return result;
 }
 
-struct looked {
-    enum lock_result result;
-    struct duration interval; /* until the next look */
-    bool last;                /* it began at `stop`, or after it */
-};
-
-/* One look at the store, which takes no longer than `most`. */
-static struct looked watch_look(struct watch *watch, struct duration most)
+/* One look at the store, which takes no longer than `most`. Returns when the next one is due, not
+ * later than `most` from now; NEVER: no more. After the last one nothing can be found that would
+ * change what happens: the main thread is stopping the command, or has warned that it runs on. */
+static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};
     struct deadline until = stop_time(watch);
-    struct looked looked = {.last = deadline_passed(until)};
+    enum watch_verdict verdict = WATCH_HELD;
+    bool last = deadline_passed(until);
 
-    if (looked.last)
-        until = watch_last_answer(watch->lease.deadline, watch_grace_of(watch));
-    if (looked.last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
+    if (last)
+        until = watch_last_answer(watch->lease.deadline, grace_of(watch));
+    if (last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
         until = watch->lease.deadline;
-    looked.result = watch_ask(watch, looked.last,
-                              bound_within((struct bound){until, watch->quit_fd}, most), &why);
-    looked.interval = looked.result == LOCK_OK ? look_interval(watch) : retry_interval;
-    if (lock_is_lost(looked.result))
-        publish(watch, WATCH_LOST, &why);
-    else if (looked.result == LOCK_RELEASED)
-        publish(watch, WATCH_RELEASED, &why);
-    else if (looked.last && deadline_passed(stop_time(watch)))
-        publish(watch, WATCH_ENDING, &why);
-    else
-        publish(watch, WATCH_HELD, &why);
-    return looked;
-}
+    enum lock_result result =
+        ask(watch, last, bound_within((struct bound){until, watch->quit_fd}, most), &why);
+    if (lock_is_lost(result))
+        verdict = WATCH_LOST;
+    else if (result == LOCK_RELEASED)
+        verdict = WATCH_RELEASED;
+    else if (last && deadline_passed(stop_time(watch)))
+        verdict = WATCH_ENDING;
+    publish(watch, verdict, &why);
 
-/* When the next look is due; NEVER: no more. After the last one nothing can be
- * found that would change what happens: the main thread is stopping the command,
- * or has warned that it runs on. */
-static struct deadline look_after(const struct watch *watch, struct looked looked)
-{
-    struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
-
-    if (lock_is_past(looked.result) || looked.result == LOCK_CANCELLED)
+    if (lock_is_past(result) || result == LOCK_CANCELLED)
         return DEADLINE_NEVER;
-    return looked.last && deadline_passed(stop) ? next : deadline_earlier(next, stop);
+    struct duration interval = result == LOCK_OK ? look_interval(watch) : retry_interval;
+    struct deadline next = deadline_after(duration_min(interval, most));
+    return verdict == WATCH_ENDING ? next : deadline_earlier(next, stop_time(watch));
 }
 
-static void *watch_thread(void *data)
+static void *watch_until_over(void *data)
 {
     struct watch *watch = data;
 
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
-        struct deadline next = look_after(watch, watch_look(watch, DURATION_FOREVER));
-        if (next.boot_ns == INT64_MAX || !watch_pause_until(watch, next))
+        struct deadline next = look(watch, DURATION_FOREVER);
+        if (next.boot_ns == INT64_MAX || !pause_until(watch, next))
             break;
     }
     return NULL;
@@ -299,9 +286,7 @@ struct deadline watch_look_alone(struct watch *watch)
 {
     if (deadline_passed(watch->lease.deadline))
         return DEADLINE_NEVER;
-    struct looked looked = watch_look(watch, alone_interval);
-    looked.interval = duration_min(looked.interval, alone_interval);
-    return look_after(watch, looked);
+    return look(watch, alone_interval);
 }
 
 enum lock_result watch_open(struct watch *watch, struct errmsg *why)
@@ -333,7 +318,7 @@ void watch_close(struct watch *watch)
 
 enum lock_result watch_start(struct watch *watch, struct errmsg *why)
 {
-    int error = thread_start(&watch->thread, watch_thread, watch);
+    int error = thread_start(&watch->thread, watch_until_over, watch);
     watch->runs = error == 0;
     if (watch->runs)
         return LOCK_OK;
@@ -343,7 +328,7 @@ enum lock_result watch_start(struct watch *watch, struct errmsg *why)
 
 void watch_beat(const struct watch *watch)
 {
-    watch_tell(watch->beat_fd);
+    tell(watch->beat_fd);
 }
 
 struct watch_state watch_read(struct watch *watch)
@@ -360,7 +345,7 @@ struct watch_state watch_read(struct watch *watch)
 struct watch_state watch_stop(struct watch *watch)
 {
     atomic_store(&watch->quit, true); /* for a thread that cannot poll */
-    watch_tell(watch->quit_fd);
+    tell(watch->quit_fd);
     if (watch->runs)
         pthread_join(watch->thread, NULL);
     return watch->state;

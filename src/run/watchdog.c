@@ -11,7 +11,7 @@
 
 enum { TEXT_MOST = 4096, FDS_MOST = 16 };
 
-static bool watchdog_fail(struct watchdog *heartbeat, struct errmsg *why)
+static bool cannot_open(struct watchdog *heartbeat, struct errmsg *why)
 {
     errmsg_set(why, "cannot make the socket for --heartbeat: %s", strerror(errno));
     watchdog_close(heartbeat);
@@ -31,7 +31,7 @@ bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *wh
     if (heartbeat->fd < 0 || !sd_notify_address(&at, &size, heartbeat->name) ||
         setsockopt(heartbeat->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         bind(heartbeat->fd, (const struct sockaddr *)&at, size) != 0)
-        return watchdog_fail(heartbeat, why);
+        return cannot_open(heartbeat, why);
     return true;
 }
 
@@ -105,7 +105,7 @@ static void read_control(struct received *received, const char *control, size_t 
 
 /* False if no message is left. A message too long for the protocol is
  * truncated, and then does not count. */
-static bool watchdog_receive(int fd, struct received *received)
+static bool receive(int fd, struct received *received)
 {
     union {
         struct cmsghdr header;
@@ -137,7 +137,7 @@ bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to)
     struct drain drain = {0};
     bool beat = false;
 
-    while (drain_goes_on(&drain) && watchdog_receive(heartbeat->fd, &received)) {
+    while (drain_goes_on(&drain) && receive(heartbeat->fd, &received)) {
         if (received.trusted) {
             beat |= has_line(received.text, received.length, "WATCHDOG=1");
             sd_notify_forward(to, received.text, received.length, received.fds, received.fd_count);
