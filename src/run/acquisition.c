@@ -534,33 +534,45 @@ enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *wh
     return result == LOCK_CANCELLED ? LOCK_UNAVAILABLE : result;
 }
 
+/* The lock could not be released. */
+static void warn_of_release(const struct acquisition *lock, const struct errmsg *why)
+{
+    const struct lease *lease = &lock->lease;
+    bool ended = deadline_passed(lease->deadline);
+    const char *run = "";
+
+    if (lease->end.how != RUN_NONE && lease->remember.ns > 0)
+        run = ended ? ", and its run may not be recorded" : ", and its run is not recorded";
+    say_warning(lock->out, "the lock could not be released: %s; %s%s", why->text,
+                ended ? "its lease has ended" : "it is held until its lease ends", run);
+}
+
 void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
                               const struct errmsg *why)
 {
     const struct messages *out = lock->out;
+    const struct backend *backend = lock->backend;
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     struct deadline now = deadline_now(), hold = lock->lease.hold;
-    bool ended = !deadline_before(now, lock->lease.deadline);
+
+    if (lock_is_past(result))
+        say_verbose(out, "nothing to release: %s", why->text);
+    else if (result != LOCK_OK)
+        warn_of_release(lock, why);
+    if (result != LOCK_OK)
+        return;
 
     duration_rounded(deadline_gap(lock->lease.taken, now), held, sizeof held);
-    if (result == LOCK_OK && deadline_before(now, hold))
+    if (deadline_before(now, hold))
         say_verbose(out, "released after %s; it stays held for another %s (--hold-at-least)", held,
                     duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
-    else if (result == LOCK_OK)
-        say_verbose(out, "released after %s", held);
-    else if (lock_is_past(result))
-        say_verbose(out, "nothing to release: %s", why->text);
     else
-        say_warning(out, "the lock could not be released: %s; %s%s", why->text,
-                    ended ? "its lease has ended" : "it is held until its lease ends",
-                    lock->lease.end.how == RUN_NONE || lock->lease.remember.ns <= 0 ? ""
-                    : ended ? ", and its run may not be recorded"
-                            : ", and its run is not recorded");
-    if (result == LOCK_OK && lock->backend->warning != NULL)
+        say_verbose(out, "released after %s", held);
+    if (backend->warning != NULL)
         say_warning(out, "the lock is released, but its run is not remembered: %s",
-                    lock->backend->warning);
-    if (result == LOCK_OK && lock->backend->note != NULL)
-        say_verbose(out, "%s", lock->backend->note);
+                    backend->warning);
+    if (backend->note != NULL)
+        say_verbose(out, "%s", backend->note);
 }
 
 int acquisition_give_back(struct acquisition *lock, enum failure failure, int status,
