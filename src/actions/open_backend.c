@@ -4,7 +4,6 @@
 #include "run/outer.h"
 #include "run/retry.h"
 #include "store/file/backend.h"
-#include "store/file/dir.h"
 #include "store/quorum/backend.h"
 #include "store/redis/backend.h"
 #include "ui/report.h"

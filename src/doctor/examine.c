@@ -1,7 +1,7 @@
 /* The checks of a store: a place for lock files, one Redis, or a quorum. */
 #include "doctor/doctor_int.h"
 
-#include "store/file/dir.h"
+#include "store/file/backend.h"
 #include "store/quorum/backend.h"
 #include "store/redis/backend.h"
 #include "util/fileutils.h"

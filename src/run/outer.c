@@ -30,7 +30,7 @@
  */
 #include "run/outer.h"
 
-#include "store/file/dir.h"
+#include "store/file/backend.h"
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/fileutils.h"

@@ -27,6 +27,24 @@ teardown() {
     wait "$HOLDER"
 }
 
+@test "a lock held in format 1 is respected, can be released and extended, and the next holder writes format 2" {
+    export DLOCK_LOCK_DIR=$D
+    dlock --acquire --owner=me -t 1h job
+    local file=$D/dlock:job.lock
+    # As dlock 0.9 wrote it: all fields, and no value for some.
+    sed -i 's/^dlock 2$/dlock 1/; s/^end$/message \nslots 0\nslot -1\ndetached 1\nreleased 0\nonce_per 0\nend/' "$file"
+    grep -q '^dlock 1$' "$file"
+    table <<'ROWS'
+75 "job: acquired by .*" dlock -n -v job true
+0 '^job: held, exclusive' dlock --status job
+0 '' dlock --extend --owner=me -t 2h job
+0 'lease ends in 1h59m' dlock --status job
+0 '' dlock --release --owner=me job
+1 'released already' dlock --release --owner=me job
+0 '^dlock 2$' dlock job head -n 1 "$file"
+ROWS
+}
+
 @test "a record left by a crashed holder is no lock" {
     mkdir -m 700 "$D"
     printf 'dlock 1\nkey dlock:job\ntoken x\npid 1\nend\n' >"$D/dlock:job.lock"

@@ -76,7 +76,7 @@ static void look_as(const char *boot_id, const struct lock_file *file, const cha
                     struct survey *survey)
 {
     snprintf(store.boot_id, sizeof store.boot_id, "%s", boot_id);
-    store_survey(&store, file, token, own, unbounded, survey, NULL);
+    store_survey(&store, file, token, own, unbounded, survey);
 }
 
 /* A lock file in memory, whose holders need no process: their leases are detached. */

@@ -1,4 +1,4 @@
-#include "store/file/dir.h"
+#include "store/file/backend.h"
 
 #include "process/procfs.h"
 #include "util/fileutils.h"

@@ -56,7 +56,6 @@
  *     looks at the file again in the section, and leaves theirs alone.
  *   A leaves -> it unlocks everything before it closes the file, which wakes the head.
  *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
-#include "store/file/backend.h"
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -135,12 +134,11 @@ static enum lock_result survey_places(const struct take *take, bool in_section)
     struct dir_backend *backend = take->backend;
     struct lock_file *file = &backend->file;
     struct survey *survey = &backend->survey;
-    struct place_map map;
 
     if (!may_join(take) && !must_not_join(take)) {
-        store_survey(&backend->store, file, take->request->token, -1, take->bound, survey, &map);
-        if (in_section && lock_file_has_many(file) && !survey->unreadable && survey->newer == 0)
-            lock_file_write_map(file, &map);
+        store_survey(&backend->store, file, take->request->token, -1, take->bound, survey);
+        if (in_section)
+            store_write_map(file, survey);
     }
     if (survey->unreadable && bound_is_cancelled(take->bound))
         return LOCK_CANCELLED;
@@ -191,7 +189,7 @@ static enum lock_result occupy(const struct take *take, int place, int64_t fence
     if (!request->detached && !lock_file_lock_place(file, request->mode, place))
         return errmsg_fail(take->why, LOCK_CANT_CREATE, "cannot lock %s: %s", file->path,
                            strerror(errno));
-    lock_file_note_place(file, place, true);
+    store_note_place(file, place, true);
     take->backend->place = place;
     return LOCK_OK;
 }

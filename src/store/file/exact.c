@@ -5,7 +5,7 @@
  *
  * Orders:
  *   The path leads to another file meanwhile -> the thread waits on, and gets the old
- *     file or not -> at each try the path is looked at, and we start anew with the new
+ *     file or not -> at each try the path is looked at, and we start again with the new
  *     file.
  *   The wait runs out as the kernel gives us the lock -> the lock is ours: once the
  *     thread has ended, it is asked whether it got the lock. Until then the kernel may
@@ -25,7 +25,6 @@
  *     then unlocks the file.
  *   It is killed, and what shares its files -> the kernel closes them in their order, and
  *     the claim comes before the file. */
-#include "store/file/backend.h"
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -195,11 +194,11 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
                        file->path, strerror(errno));
 }
 
-/* The process that took the lock, if it still has it and is the same before and after
- * that was looked at. Otherwise it may have ended, leaving the lock to other processes
- * that have the file open, and its pid to any process, even to us. It may be us, from
- * before dlock was executed, but not by the lock that the thread has just taken through
- * own_fd. */
+/* True if the process that took the lock still has it, and is the same process before and
+ * after that look. Otherwise the process may have ended, and left the lock to others that
+ * have the file open, and its pid to any process, even to us. The process may be us, from
+ * before dlock was executed, but the lock that the thread has just taken through own_fd does
+ * not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
@@ -232,8 +231,8 @@ static void fill_holder(struct holder *holder, int own_fd, struct flock_file *fi
     snprintf(holder->command, sizeof holder->command, "%s", process.name);
 }
 
-/* We come first: flock(1) in a script (exec 9>FILE; flock 9) has ended, and we have the open
- * file that it locked from that script. */
+/* First, this process: a script (exec 9>FILE; flock 9) has left us its open file, which an
+ * flock(1) that has ended has locked. */
 static void find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
@@ -244,7 +243,7 @@ static void find_holder(const struct lock_file *file, struct holder *holder)
         fill_holder(holder, file->fd, &open_file, &found);
 }
 
-/* flock(1) does so, too. */
+/* As flock(1) does. */
 static bool reopen_to_write(struct lock_file *file)
 {
     int fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

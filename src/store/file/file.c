@@ -42,7 +42,7 @@ static const char *whose(const struct stat *status, char *into, size_t size)
     return into;
 }
 
-/* It is mode 0600 to all but its owner; and in a sticky directory the kernel may refuse it
+/* The file has mode 0600; and in a sticky directory the kernel may refuse another user's file
  * even to root (fs.protected_regular). */
 static enum lock_result cannot_open(const char *path, int error, struct errmsg *why)
 {
@@ -225,10 +225,10 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
     return place->locked != PLACE_LOCKED || errno == 0;
 }
 
-/* A record is written before its place is locked, and read after the lock is looked at:
- * so the record found is that of the process that has the place locked, or a later one's.
- * It may be rewritten at this very moment. If it cannot be read, or the kernel does not
- * say whether its place is locked, it may belong to any process. */
+/* A record is written before its place is locked, and read after the look at the lock: so
+ * this is the record of the process that has the place locked, or of a later one. Another
+ * process may be writing the record at this very moment. If the record cannot be read, or
+ * the kernel does not say whether the place is locked, any process may hold the place. */
 void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
@@ -244,7 +244,7 @@ void lock_file_read_place(const struct lock_file *file, struct lock_place *place
     }
 }
 
-static int places_of(const struct lock_file *file)
+int lock_file_place_count(const struct lock_file *file)
 {
     off_t most = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
     return most < LOCK_PLACES_MOST ? (int)most : LOCK_PLACES_MOST;
@@ -257,30 +257,30 @@ struct lock_place lock_file_places(struct bound bound)
         .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
-/* The place after a hole of the file, which may have gigabytes, from this one on: nothing
+/* The first place after a hole of the file that begins here, which may have gigabytes: nothing
  * in a hole is written or locked. */
-static int behind_hole(const struct lock_file *file, int number, int places)
+static int after_hole(const struct lock_file *file, int number, int places)
 {
     struct flock lock;
     off_t data = lseek(file->fd, (off_t)number * LOCK_RECORD_SIZE, SEEK_DATA);
     off_t next = data >= 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;
-    int behind = next < places ? (int)next : places;
-    bool empty = behind > number &&
-                 !lock_file_find(file, F_WRLCK, FIRST_PLACE + number, behind - number, &lock) &&
+    int after = next < places ? (int)next : places;
+    bool empty = after > number &&
+                 !lock_file_find(file, F_WRLCK, FIRST_PLACE + number, after - number, &lock) &&
                  errno == 0;
-    return empty ? behind : number;
+    return empty ? after : number;
 }
 
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { LOOK_UP = 64 }; /* after so many places, at the clock */
-    int places = places_of(file);
+    int places = lock_file_place_count(file);
     bool first = place->number < 0, over = place->over;
     if (over || (!first && place->locked == PLACE_ALL_LOCKED))
         return false; /* what follows is from an earlier record */
     place->number++;
     if (!first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)
-        place->number = behind_hole(file, place->number, places);
+        place->number = after_hole(file, place->number, places);
     if (!first && place->number >= places)
         return false;
     place->over = place->number % LOOK_UP == LOOK_UP - 1 &&
@@ -294,53 +294,6 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     return true;
 }
 
-/* --- the map of places --------------------------------------------------------- */
-
-/* A bit for each place that was taken when it was last looked at, at the end of the first
- * place: kept as soon as there are many places, and only a hint, since what counts are
- * locks and records. Written in the section.
- *
- *   A holder is killed -> its bit stays -> its place is found by the next look at all
- *     places: if the map has nothing better, or the file would grow to a power of two.
- *   A place is taken by an older dlock, or the map is overwritten by an exclusive holder ->
- *     a free bit is not believed before the place is read -> after some such bits all places
- *     are looked at, and the map is written anew. */
-#define MAP_AT LOCK_RECORD_MOST
-_Static_assert(MAP_AT + sizeof(struct place_map) == LOCK_RECORD_SIZE, "the map fills the place");
-
-bool lock_file_has_many(const struct lock_file *file)
-{
-    enum { MANY = 32 };
-    return places_of(file) > MANY;
-}
-
-static bool is_taken(const struct place_map *map, int place)
-{
-    return (map->bits[place / 8] & 1U << place % 8) != 0;
-}
-
-void place_map_set(struct place_map *map, int place, bool taken)
-{
-    unsigned bit = 1U << place % 8;
-    if (place < PLACES_MAPPED)
-        map->bits[place / 8] =
-            (unsigned char)(taken ? map->bits[place / 8] | bit : map->bits[place / 8] & ~bit);
-}
-
-void lock_file_write_map(const struct lock_file *file, const struct place_map *map)
-{
-    (void)!pwrite(file->fd, map, sizeof *map, MAP_AT);
-}
-
-void lock_file_note_place(const struct lock_file *file, int place, bool taken)
-{
-    struct place_map map;
-    if (!lock_file_has_many(file) || pread(file->fd, &map, sizeof map, MAP_AT) != sizeof map)
-        return;
-    place_map_set(&map, place, taken);
-    lock_file_write_map(file, &map);
-}
-
 bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place)
 {
     struct flock lock;
@@ -351,24 +304,11 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
     return true;
 }
 
-int lock_file_guess_place(const struct lock_file *file, int from)
-{
-    struct place_map map;
-    int places = places_of(file);
-
-    if (pread(file->fd, &map, sizeof map, MAP_AT) != sizeof map)
-        return -1;
-    while (from < PLACES_MAPPED && is_taken(&map, from))
-        from++;
-    bool grows = from >= places && (from & (from - 1)) == 0;
-    return from < PLACES_MAPPED && !grows ? from : -1;
-}
-
 /* --- news ----------------------------------------------------------------------- */
 
-/* Moving the directory takes the file out of the path as well, and the file itself does
- * not report that. A moved directory further up is found by the checks at their
- * intervals; so is this one if it cannot be watched. */
+/* If the directory is moved, the file leaves the path, and an inotify watch of the file alone
+ * does not report that. The regular checks find a move of a directory further up, or of one
+ * that cannot be watched. */
 static void watch_directory(int fd, const char *path)
 {
     char *copy = strdup(path);

@@ -12,8 +12,7 @@
 #ifndef DLOCK_STORE_FILE_FILE_INT_H
 #define DLOCK_STORE_FILE_FILE_INT_H
 
-#include "store/backend.h"
-#include "store/file/dir.h"
+#include "store/file/backend.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -178,22 +177,8 @@ void lock_file_read_place(const struct lock_file *file, struct lock_place *place
 /* A place that another process has locked by itself; false if there is none. */
 bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place);
 
-/* A guess at the places that are taken: if there are many, most takes need not look at all
- * of them. */
-enum { PLACES_MAPPED = 8 * (LOCK_RECORD_SIZE - LOCK_RECORD_MOST) };
-struct place_map {
-    unsigned char bits[PLACES_MAPPED / 8];
-};
-bool lock_file_has_many(const struct lock_file *file);
-void place_map_set(struct place_map *map, int place, bool taken);
-
-/* In the section: all of it; or of one place, if there are many. */
-void lock_file_write_map(const struct lock_file *file, const struct place_map *map);
-void lock_file_note_place(const struct lock_file *file, int place, bool taken);
-
-/* The lowest place from `from` on that the map does not have as taken, and that is in the
- * file or not far beyond its end. -1: there is none, or all places must be looked at. */
-int lock_file_guess_place(const struct lock_file *file, int from);
+/* The number of places that may have a record. */
+int lock_file_place_count(const struct lock_file *file);
 
 /* The events to report: the holder wants to know when the file is written, the waiter
  * when it is closed by a process; both when it is removed, moved or replaced, or its
@@ -207,7 +192,7 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
 /* The news of the file for a process that watches the lock. */
 struct news lock_file_news_of(int news_fd);
 
-/* Whether there were any. */
+/* Reads the news. Returns whether there was any. */
 bool lock_file_drain_news(int news_fd);
 
 /* --- rules.c: pure functions of what was read ------------------------------------ */
@@ -251,14 +236,22 @@ void search_add(struct lease_search *search, const struct lock_place *place,
  *   An exclusive request waits for all holders, and all requests wait for an exclusive
  *     holder. Shared goes with shared alone; slots go with slots, if both give the same
  *     total.
- *   The mode in force is that of the holders. While the first waiter wants another mode, no
+ *   The holders set the mode in force. While the first waiter wants another mode, no
  *     further holder is admitted, so that the last holder eventually leaves.
  *   An owner token holds a lock at most once.
  *   No process joins holders of another format (lock/format.h). */
+enum { PLACES_MAPPED = 8 * (LOCK_RECORD_SIZE - LOCK_RECORD_MOST) };
+struct place_map {
+    unsigned char bits[PLACES_MAPPED / 8]; /* a bit for each of the first places */
+};
+void place_map_set(struct place_map *map, int place, bool taken);
+
 struct survey {
     int held;                      /* the number of holders, not counting our own place */
     int released;                  /* released, but unaware of it: their places are still locked */
     struct lock_place first, last; /* those of them whose lease ends first and last */
+    struct place_map taken;        /* the places that are locked or held */
+    bool acquired;                 /* there is the record of a detached lease */
     bool lost;                     /* there are records of runs that were lost */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
@@ -267,7 +260,7 @@ struct survey {
     int free_place;                /* the lowest place that is neither locked nor held; -1: none */
 };
 
-/* Takes in one more place, in the order of their numbers; `own` is that of our own, or -1. */
+/* Takes in one more place, in the order of their numbers. `own`: our own place, or -1. */
 void survey_add(struct survey *survey, const struct lock_place *place, int own, const char *boot_id,
                 const char *token);
 
@@ -490,10 +483,13 @@ struct memory_entry *store_entry(struct store *store, const char *key, bool make
 enum lock_result store_open_file(struct store *store, struct lock_file *file, const char *key,
                                  enum lock_file_use use, struct bound bound, struct errmsg *why);
 
-/* Looks at all places but `own` (-1: none), as far as the bound allows. Fills in the map,
- * if it is not NULL. */
+/* Looks at all places but `own` (-1: none), as far as the bound allows. */
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
-                  struct bound bound, struct survey *survey, struct place_map *map);
+                  struct bound bound, struct survey *survey);
+
+/* In the section: notes which places are taken, if there are many, for store_survey_one(). */
+void store_write_map(const struct lock_file *file, const struct survey *survey);
+void store_note_place(const struct lock_file *file, int place, bool taken);
 
 /* If there are many places, and one holder with its own place is found: all have its mode,
  * and `held`, `first` and `last` are about this one alone. False: all places must be looked

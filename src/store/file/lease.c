@@ -16,7 +16,7 @@ void dir_let_go(struct dir_backend *backend)
     backend->watched = false;
 }
 
-/* Whether it was taken away by force, and *why says by whom. */
+/* True, with *why set, if the lease was taken away by force. */
 static bool is_forced(struct store *store, const struct lease *lease, struct errmsg *why)
 {
     char by[FORCER_SIZE];
@@ -122,7 +122,7 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     return result;
 }
 
-/* The record says so before the file goes: a holder that still has the file open is woken
+/* The record shows the release before the file goes: a holder that still has the file open is woken
  * by the removal, and can tell a release from a loss. That holder may be frozen, and
  * waiters must not wait for it: then the file is removed under them, and they start again.
  * Otherwise the file stays for the waiters. */
@@ -224,7 +224,7 @@ static enum lock_result enter_own(struct dir_backend *backend, struct bound boun
     return result == LOCK_OK || result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
 }
 
-/* The kernel's lock has no end of its own: the deadline is that of the record. */
+/* The kernel's lock has no end: the record has the deadline. */
 enum lock_result dir_extend(struct backend *base, struct lease *lease, enum extend_how how,
                             struct bound bound, struct errmsg *why)
 {
@@ -263,13 +263,13 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
     if (record != NULL)
         store_add_run(store, record, &lease->end);
     if (!store_survey_one(store, file, backend->place, survey))
-        store_survey(store, file, "", backend->place, bound, survey, NULL);
+        store_survey(store, file, "", backend->place, bound, survey);
     if (!held_on && !wanted && survey->held == 0 && survey->pause.left.ns == 0) {
         (void)store_remove(file);
     } else if (record != NULL) {
         record_release(record, lease->hold);
         (void)lock_file_write(file, backend->place, record, NULL);
-        lock_file_note_place(file, backend->place, held_on);
+        store_note_place(file, backend->place, held_on);
     }
 
     struct memory_entry *entry = store_entry(store, lease->key, true);

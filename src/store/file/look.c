@@ -94,7 +94,7 @@ static enum lock_result look_at(struct dir_backend *backend, const struct lock_f
     if (result != LOCK_OK && result != LOCK_GONE && result != LOCK_INVALID)
         return result;
     if (there)
-        store_survey(store, file, "", -1, bound, survey, NULL);
+        store_survey(store, file, "", -1, bound, survey);
     state->newer = survey->newer > 0 ? survey->newer : store->memory.newer;
     if (state->newer > 0)
         return format_newer(why, state->newer);
@@ -113,23 +113,16 @@ static enum lock_result look_at(struct dir_backend *backend, const struct lock_f
     return LOCK_OK;
 }
 
-/* The record tells --extend and --release what became of the lease. */
-static NOT_INLINED bool has_acquired_lease(const struct lock_file *file, struct bound bound)
-{
-    struct lock_place place = lock_file_places(bound);
-    bool found = false;
-    while (!found && lock_file_next_place(file, &place))
-        found = place.known && place.record.holder.detached && !place.record.holder.kept;
-    return found;
-}
-
 /* Left by an expired --hold-at-least or by a killed holder: it would otherwise stay for
- * ever. An empty file is one that is just being taken. */
-static void remove_left(struct store *store, struct lock_file *file, const struct lock_state *state)
+ * ever. An empty file is one that is just being taken. The record of an acquired lease tells
+ * --extend and --release what became of it. */
+static void remove_left(struct dir_backend *backend, struct lock_file *file,
+                        const struct lock_state *state)
 {
+    struct store *store = &backend->store;
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
     if (file->fd < 0 || file->size == 0 || state->locked || state->owner_count > 0 ||
-        state->waiters > 0 || state->pause.left.ns > 0 || has_acquired_lease(file, bound))
+        state->waiters > 0 || state->pause.left.ns > 0 || backend->survey.acquired)
         return;
     lock_file_close(file); /* it was open for a look */
     if (store_open_file(store, file, state->key, LOCK_FILE_TO_CHANGE, bound, NULL) == LOCK_OK)
@@ -145,7 +138,7 @@ static enum lock_result look_here(struct dir_backend *backend, const char *key,
     if (result == LOCK_OK || result == LOCK_GONE)
         result = look_at(backend, &file, key, state, bound, why);
     if (result == LOCK_OK)
-        remove_left(store, &file, state);
+        remove_left(backend, &file, state);
     lock_file_close(&file);
     return result;
 }
@@ -171,7 +164,7 @@ enum lock_result dir_look(struct backend *base, const char *key, struct lock_sta
 
 /* --- removal ------------------------------------------------------------------- */
 
-/* Said before the file goes, which wakes those who hold it. */
+/* Before the file goes: its removal wakes the holders. */
 static void mark_forced(struct store *store, const struct lock_file *file, const char *key,
                         struct bound bound)
 {
@@ -238,7 +231,7 @@ enum lock_result dir_force_release(struct backend *base, const char *key, struct
 
 /* --- pausing ------------------------------------------------------------------- */
 
-/* It ends with a restart of the host, like a lease. */
+/* A pause ends with a restart of the host, as a lease does. */
 static void fill_pause(struct record *record, const char *key, const struct pause *pause)
 {
     *record =
@@ -249,7 +242,7 @@ static void fill_pause(struct record *record, const char *key, const struct paus
     text_copy(record->holder.message, sizeof record->holder.message, pause->message);
 }
 
-/* Its last close wakes the first waiter. */
+/* The close of the file wakes the first waiter. */
 enum lock_result dir_pause(struct backend *base, const char *key, const struct pause *pause,
                            struct bound bound, struct errmsg *why)
 {
@@ -263,7 +256,7 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
     enum lock_result result = store_open_file(
         store, &file, key, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
     if (result == LOCK_OK) {
-        store_survey(store, &file, "", -1, bound, survey, NULL);
+        store_survey(store, &file, "", -1, bound, survey);
         if (survey->newer > 0)
             result = format_newer(why, survey->newer);
         else if (ends && survey->pause.left.ns == 0)

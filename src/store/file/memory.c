@@ -1,6 +1,6 @@
 /* Owners: every process of the user changes the table, word by word, with atomic
  * operations; there is no lock that a frozen process could keep. (Text records under a byte lock
- * take a third of the time of a map, but whoever is frozen with that lock would keep a release
+ * take a third of the time of a map, but a process that is frozen with that lock would keep a release
  * from being recorded, unless each record is stored twice.) The slot of a lock is
  * written by its holder alone.
  *

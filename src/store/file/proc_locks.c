@@ -14,7 +14,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* The number after `separator` at *at, which moves behind it. */
+/* The number after `separator` at *at, which moves past the number. */
 static unsigned long long number_after(const char **at, char separator, int base)
 {
     char *end = NULL;

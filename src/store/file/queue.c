@@ -400,7 +400,7 @@ void waiter_stop(struct waiter *waiter)
     waiter->ticket.number = 0;
 }
 
-/* If this fails, it is tried again the next time. */
+/* A failure is tried again the next time. */
 static void hear(struct waiter *waiter, const struct lock_file *file)
 {
     if (!waiter->hears)

@@ -111,17 +111,31 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
     return a->known && (!b->known || deadline_before(place_end(a), place_end(b)));
 }
 
+void place_map_set(struct place_map *map, int place, bool taken)
+{
+    unsigned bit = 1U << place % 8;
+    unsigned char *byte = &map->bits[place / 8];
+    if (place < PLACES_MAPPED)
+        *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
+}
+
 void survey_add(struct survey *survey, const struct lock_place *place, int own, const char *boot_id,
                 const char *token)
 {
     bool held = place_is_held(place, boot_id);
     bool locked = place->locked != PLACE_UNLOCKED;
 
+    survey->unreadable |= place->unreadable;
+    if (!place->unreadable && record_is_newer(&place->record))
+        survey->newer = place->record.format;
+    place_map_set(&survey->taken, place->number, held || locked);
     if (survey->free_place < 0 && !held && !locked)
         survey->free_place = place->number;
     if (place->number == own)
         return;
 
+    const struct record *record = &place->record;
+    survey->acquired |= place->known && record->holder.detached && !record->holder.kept;
     survey->lost |= place_lost_run(place, boot_id);
     survey->released += !held && locked;
     if (!held)

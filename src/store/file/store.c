@@ -79,7 +79,6 @@ bool store_next_other(const struct store *store, struct lock_dir *other)
 
 /* --- a file ------------------------------------------------------------------ */
 
-/* `dir`: an own one or another. */
 static void name_file(struct store *store, const struct lock_dir *dir, struct lock_file *file,
                       const char *key)
 {
@@ -119,7 +118,7 @@ enum lock_result store_open_file(struct store *store, struct lock_file *file, co
     return open_file(file, use, bound, why);
 }
 
-/* It may be rewritten at this very moment. */
+/* Another process may be writing the record at this very moment. */
 static bool read_pause_record(const struct lock_file *file, struct record *record)
 {
     enum { TRIES = 3 };
@@ -154,27 +153,44 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
     return pause;
 }
 
-void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
-                  struct bound bound, struct survey *survey, struct place_map *map)
-{
-    const char *boot_id = store_boot_id(store);
-    struct lock_place place = lock_file_places(bound);
+/* --- the map of places --------------------------------------------------------- */
 
-    *survey = (struct survey){.free_place = -1};
-    survey->pause = read_pause(file, boot_id, &survey->newer);
-    if (map != NULL)
-        *map = (struct place_map){{0}};
-    while (lock_file_next_place(file, &place)) {
-        survey->unreadable |= place.unreadable;
-        if (!place.unreadable && record_is_newer(&place.record))
-            survey->newer = place.record.format;
-        if (map != NULL)
-            place_map_set(map, place.number,
-                          place.locked != PLACE_UNLOCKED || place_is_held(&place, boot_id));
-        survey_add(survey, &place, own, boot_id, token);
-    }
-    if (survey->free_place < 0)
-        survey->free_place = place.number; /* after the last one */
+/* A bit for each place that was taken when it was last looked at, at the end of the first
+ * place: kept as soon as there are many places, so that most takes need not look at all of them.
+ * It is a hint only: locks and records decide. Written in the section.
+ *
+ *   A holder is killed -> its bit stays -> its place is found by the next look at all
+ *     places: if the map has nothing better, or the file would grow to a power of two.
+ *   A place is taken by an older dlock, or the map is overwritten by an exclusive holder ->
+ *     a free bit is not believed before the place is read -> after some such bits all places
+ *     are looked at, and the map is written again. */
+#define MAP_AT LOCK_RECORD_MOST
+_Static_assert(MAP_AT + sizeof(struct place_map) == LOCK_RECORD_SIZE, "the map fills the place");
+
+static bool has_many(const struct lock_file *file)
+{
+    enum { MANY = 32 };
+    return lock_file_place_count(file) > MANY;
+}
+
+static bool read_map(const struct lock_file *file, struct place_map *map)
+{
+    return pread(file->fd, map, sizeof *map, MAP_AT) == sizeof *map;
+}
+
+void store_write_map(const struct lock_file *file, const struct survey *survey)
+{
+    if (has_many(file) && !survey->unreadable && survey->newer == 0)
+        (void)!pwrite(file->fd, &survey->taken, sizeof survey->taken, MAP_AT);
+}
+
+void store_note_place(const struct lock_file *file, int place, bool taken)
+{
+    struct place_map map;
+    if (!has_many(file) || !read_map(file, &map))
+        return;
+    place_map_set(&map, place, taken);
+    (void)!pwrite(file->fd, &map, sizeof map, MAP_AT);
 }
 
 /* A place that the map has as free, and that is so; the lowest one. -1: all places must be looked
@@ -182,18 +198,41 @@ void store_survey(struct store *store, const struct lock_file *file, const char 
 static int free_place(const struct lock_file *file, const char *boot_id)
 {
     enum { TRIES = 4 };
-    int number = -1;
-    for (int tries = 0; tries < TRIES; tries++) {
-        number = lock_file_guess_place(file, number + 1);
-        if (number < 0)
+    struct place_map map;
+    int places = lock_file_place_count(file);
+    int tries = 0;
+    if (!read_map(file, &map))
+        return -1;
+
+    for (int number = 0; number < PLACES_MAPPED && tries < TRIES; number++) {
+        if ((map.bits[number / 8] & 1U << number % 8) != 0)
+            continue;
+        if (number >= places && (number & (number - 1)) == 0)
             return -1;
         struct lock_place place = {.number = number};
         lock_file_read_place(file, &place);
         if (place.locked == PLACE_UNLOCKED && !place_is_held(&place, boot_id) &&
             !place_lost_run(&place, boot_id))
             return number;
+        tries++;
     }
     return -1;
+}
+
+/* --- its holders ----------------------------------------------------------------- */
+
+void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
+                  struct bound bound, struct survey *survey)
+{
+    const char *boot_id = store_boot_id(store);
+    struct lock_place place = lock_file_places(bound);
+
+    *survey = (struct survey){.free_place = -1};
+    survey->pause = read_pause(file, boot_id, &survey->newer);
+    while (lock_file_next_place(file, &place))
+        survey_add(survey, &place, own, boot_id, token);
+    if (survey->free_place < 0)
+        survey->free_place = place.number; /* after the last one */
 }
 
 bool store_survey_one(struct store *store, const struct lock_file *file, int own,
@@ -201,7 +240,7 @@ bool store_survey_one(struct store *store, const struct lock_file *file, int own
 {
     const char *boot_id = store_boot_id(store);
     struct lock_place place;
-    if (!lock_file_has_many(file) || !lock_file_any_holder(file, &place) || !place.known ||
+    if (!has_many(file) || !lock_file_any_holder(file, &place) || !place.known ||
         place.record.mode == MODE_EXCLUSIVE || !place_is_held(&place, boot_id))
         return false;
 
@@ -252,7 +291,7 @@ bool store_remove(struct lock_file *file)
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
-/* flock(1) may have it. Others may have written records past the end that we knew. */
+/* flock(1) may have the file. Others may have written records past the end that we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_verify(file, NULL) == LOCK_OK && queue_is_empty(file) &&
