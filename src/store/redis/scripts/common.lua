@@ -5,22 +5,15 @@
 --
 -- lock     the owner's token, or SHARED and the fence of the first of those who share the lock:
 --          a lock that was lost and is shared again has another value
--- meta     hash:
---          format         (lock/format.h) of all keys and holders of the lock, but not of waiters;
---                         set by a take of the free lock
---          owner, record  the last exclusive holder: its token, and its record ('' once it has
---                         released the lock for others)
---          unended        "1" while that holder has a run that has not ended
---          mode, slots    those in force
---          fence          the last one
---          run, success   the last run that ended, and of the successes the one that began last;
---          success_fence  its fence; failures: in a row; runs: since that success
---          kept           how long runs are remembered (ms)
---          takes, losses, waited_ms, held_ms
---          pause_ends     until when the lock is paused (server, ms), paused_by, pause_why
---          removed        when the lock was last removed by force
---          spent, requests, withdrawn, forced    what was: past()
---          history, typical    reserved: the last 32 runs, and a summary of their lengths
+-- meta     hash: format (lock/format.h) of all keys and holders of the lock, but not of waiters, set
+--          by a take of the free lock; owner and record of the last exclusive holder: its token,
+--          and what is known of it ('' once it has released the lock for others); unended: "1"
+--          while that holder has a run that has not ended; mode, slots: those in force; fence: the
+--          last one; run: the last that ended; success: the one that began last, and success_fence;
+--          failures in a row; runs since the success; kept: how long runs are remembered (ms);
+--          takes, losses, waited_ms, held_ms; pause_ends (server, ms), paused_by, pause_why;
+--          removed: when the lock was last removed by force; what was: past(). Reserved: history,
+--          typical
 -- own      the record of one who shares the lock, as an exclusive holder's, with its fence,
 --          slot, round (the value of the lock's key) and ends (server, ms): the name ends in its
 --          token, and no other client watches it
