@@ -52,18 +52,19 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
 /* "today 03:00:02 to 03:14:11 (14m9s)"; without the length if the clock was set back meanwhile */
 static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
 {
-    char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE] = "";
+    char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE];
     int64_t ms = run->end.ended_ms - run->began_ms;
     wall_format_day(run->began_ms, wall_now_ms(), began, sizeof began);
     wall_format_day(run->end.ended_ms, run->began_ms, ended, sizeof ended);
-    if (ms >= 0)
-        duration_rounded((struct duration){ms * NS_PER_MS}, length, sizeof length);
-    if (run->end.ended_ms > 0)
-        snprintf(text, SPAN_SIZE, "%s to %s%s%s%s", began,
-                 strncmp(ended, "today ", 6) == 0 ? ended + 6 : ended, ms >= 0 ? " (" : "", length,
-                 ms >= 0 ? ")" : "");
-    else
+    const char *until = strncmp(ended, "today ", 6) == 0 ? ended + 6 : ended;
+
+    if (run->end.ended_ms <= 0)
         text_copy(text, SPAN_SIZE, began);
+    else if (ms < 0)
+        snprintf(text, SPAN_SIZE, "%s to %s", began, until);
+    else
+        snprintf(text, SPAN_SIZE, "%s to %s (%s)", began, until,
+                 duration_rounded((struct duration){ms * NS_PER_MS}, length, sizeof length));
     return text;
 }
 

@@ -11,9 +11,9 @@
 
 const char *holder_life_text(enum process_life life)
 {
-    return life == PROCESS_ENDED    ? " (has ended)"
-           : life == PROCESS_HIDDEN ? " (/proc hides it)"
-                                    : "";
+    if (life == PROCESS_ENDED)
+        return " (has ended)";
+    return life == PROCESS_HIDDEN ? " (/proc hides it)" : "";
 }
 
 const char *holder_format(const struct holder *holder, const char *life,
@@ -29,28 +29,26 @@ const char *holder_format(const struct holder *holder, const char *life,
     return text;
 }
 
-static const char *slots_format(const struct holder *holder, int asked, char *text, size_t size)
-{
-    text[0] = '\0';
-    if (holder->slots > 0 && asked == holder->slots)
-        snprintf(text, size, "%d of %d slots are taken; ", holder->slots_taken, holder->slots);
-    else if (holder->slots > 0 && asked > 0)
-        snprintf(text, size, "held with --slots=%d; %d were asked for; ", holder->slots, asked);
-    return text;
-}
-
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE])
 {
-    char who[HOLDER_TEXT_SIZE], asked[96];
+    char who[HOLDER_TEXT_SIZE], full[96] = "";
+    const char *how = "held by";
     if (holder->refusal == REFUSED_QUEUED)
         return "free, but others have waited longer";
     if (!holder->known)
         return holder->shares ? "held by others who share it" : "held by another client";
-    snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s%s", slots_format(holder, slots, asked, sizeof asked),
-             holder->kept       ? "released, but kept by --hold-at-least of"
-             : holder->detached ? "acquired by"
-                                : "held by",
+
+    if (holder->slots > 0 && slots == holder->slots)
+        snprintf(full, sizeof full, "%d of %d slots are taken; ", holder->slots_taken, slots);
+    else if (holder->slots > 0 && slots > 0)
+        snprintf(full, sizeof full, "held with --slots=%d; %d were asked for; ", holder->slots,
+                 slots);
+    if (holder->kept)
+        how = "released, but kept by --hold-at-least of";
+    else if (holder->detached)
+        how = "acquired by";
+    snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s%s", full, how,
              holder_format(holder, holder_life_text(life), who),
              holder->shares ? ", one of those who share it" : "");
     return text;
@@ -115,9 +113,9 @@ void wait_text_begin(struct wait_text *text, struct duration waited, const char 
 
 static const char *ordinal_suffix(int number)
 {
-    if (number % 100 >= 11 && number % 100 <= 13)
-        return "th";
-    return number % 10 == 1 ? "st" : number % 10 == 2 ? "nd" : number % 10 == 3 ? "rd" : "th";
+    static const char *const suffixes[] = {"th", "st", "nd", "rd"};
+    bool is_teen = number % 100 >= 11 && number % 100 <= 13;
+    return is_teen || number % 10 > 3 ? "th" : suffixes[number % 10];
 }
 
 static void add_place(struct wait_text *text, const struct holder *holder)

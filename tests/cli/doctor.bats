@@ -186,6 +186,8 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\naof_enabled:1\r\naof_last_write_status:err' "$T/redis.sock"
     finds 0 '^redis persistence ok: append-only file, fsync everysec' -r "unix://$T/fake.sock"
     says '^redis aof_last_write_status warn: err'
+    fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nmaxmemory_policy:some-other' "$T/redis.sock"
+    finds 0 '^redis eviction note: some-other' -r "unix://$T/fake.sock"
 }
 
 @test "two servers behind one address do not exclude: 1" {
