@@ -25,6 +25,12 @@ bool flag_parse(const char *text, bool *set);
 /* Reads the option's value, which must live as long as the options. False with *why set. */
 bool option_apply(struct options *options, enum option_id id, const char *text, struct errmsg *why);
 
+/* True if its value is the path of a file or a directory, other than --report. */
+bool option_is_path(enum option_id id);
+
+/* True if the store of DLOCK_HELD covers it, named there or not. */
+bool option_in_held(enum option_id id);
+
 void options_defaults(struct options *options);
 
 /* --- settings.c ------------------------------------------------------------ */
@@ -49,9 +55,6 @@ void settings_free(struct settings *settings);
  * SETTINGS_BAD_CONFIG: the word is not valid; SETTINGS_NO_MEMORY. */
 enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
                                      const char *configured);
-
-/* True for a setting that such a word covers, named in it or not. */
-bool held_store_has(enum option_id id);
 
 /* --- hints.c: used if a command line is refused, or is about to be refused ----- */
 

@@ -1,3 +1,4 @@
+/* The settings that lead to the store of a held lock, as a word of DLOCK_HELD. */
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/text.h"
@@ -7,43 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct part {
-    const char *kind; /* of the stores that it is for; NULL: all */
-    enum option_id id;
-    bool is_path;
-} parts[] = {
-    {"file", OPT_LOCK_DIR, true},
-    {"file", OPT_LOCK_FILE, true},
-    {"redis", OPT_REDIS, false},
-    {"redis", OPT_CACERT, true},
-    {"redis", OPT_CERT, true},
-    {"redis", OPT_KEY, true},
-    {"redis", OPT_PASSWORD_FILE, true},
-    {"redis", OPT_SENTINEL_PASSWORD_FILE, true},
-    {NULL, OPT_PREFIX, false},
-    {NULL, OPT_HASH, false},
-    {NULL, OPT_SECRET_FILE, true},
-    {"", OPT_BACKEND, false}, /* the line's first word is the backend */
-};
-enum { PARTS = sizeof parts / sizeof *parts };
-
-bool held_store_has(enum option_id id)
-{
-    for (size_t i = 0; i < PARTS; i++)
-        if (parts[i].id == id)
-            return true;
-    return false;
-}
-
 /* --- writing -------------------------------------------------------------- */
 
 /* Without its password, or with its whole path. The caller frees it; NULL: memory is short. */
-static char *shareable(const struct part *part, const char *value)
+static char *shareable(enum option_id id, const char *value)
 {
-    char *here = part->is_path && *value != '/' ? getcwd(NULL, 0) : NULL, *text = NULL;
+    char *here = option_is_path(id) && *value != '/' ? getcwd(NULL, 0) : NULL;
+    char *text = NULL;
     if (asprintf(&text, "%s%s%s", here != NULL ? here : "", here != NULL ? "/" : "", value) < 0)
         text = NULL;
-    if (text != NULL && part->id == OPT_REDIS)
+    if (text != NULL && id == OPT_REDIS)
         url_redact_passwords(text);
     free(here);
     return text;
@@ -63,17 +37,20 @@ static bool append(char **text, const char *name, const char *value)
     return true;
 }
 
-/* NULL if it is not set, or is for other stores. */
-static const char *text_of(const struct part *part, const struct settings *settings,
-                           const char *kind, const char *lock_dir)
+/* NULL if it is not set, or is for other stores. The word's kind is the backend. */
+static const char *text_of(enum option_id id, const struct settings *settings, const char *kind,
+                           const char *lock_dir)
 {
-    const struct setting *setting = setting_in_force(settings, part->id),
-                         *hash = setting_in_force(settings, OPT_HASH);
-    if (part->kind != NULL && strcmp(part->kind, kind) != 0)
+    const struct setting *setting = setting_in_force(settings, id);
+    const struct setting *hash = setting_in_force(settings, OPT_HASH);
+    unsigned stores = strcmp(kind, "redis") == 0 ? ON_SERVERS : ON_LOCK_DIR | ON_LOCK_FILE;
+    if (!option_in_held(id) || (option_rows[id].stores & stores) == 0 || id == OPT_BACKEND)
         return NULL;
-    if (part->id == OPT_SECRET_FILE && hash != NULL && strcmp(hash->text, "hmac-sha256") != 0)
+    if (id == OPT_SECRET_FILE && hash != NULL && strcmp(hash->text, "hmac-sha256") != 0)
         return NULL; /* it is overridden */
-    return part->id == OPT_LOCK_DIR ? lock_dir : setting != NULL ? setting->text : NULL;
+    if (id == OPT_LOCK_DIR)
+        return lock_dir;
+    return setting != NULL ? setting->text : NULL;
 }
 
 char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir)
@@ -81,11 +58,11 @@ char *held_store_format(const struct settings *settings, const char *kind, const
     char *text = NULL;
     if (asprintf(&text, "%s?", kind) < 0)
         return NULL;
-    for (size_t i = 0; i < PARTS && text != NULL; i++) {
-        const char *value = text_of(&parts[i], settings, kind, lock_dir);
-        char *shared = value != NULL ? shareable(&parts[i], value) : NULL;
-        bool added = value == NULL ||
-                     (shared != NULL && append(&text, option_rows[parts[i].id].name, shared));
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT && text != NULL; id++) {
+        const char *value = text_of(id, settings, kind, lock_dir);
+        char *shared = value != NULL ? shareable(id, value) : NULL;
+        bool added =
+            value == NULL || (shared != NULL && append(&text, option_rows[id].name, shared));
         free(shared);
         if (!added) {
             free(text);
@@ -129,7 +106,7 @@ static enum settings_result read_part(struct settings *settings, char *part, con
     if (value == NULL)
         return SETTINGS_BAD_CONFIG;
     enum option_id id = option_by_name(part, (size_t)(value++ - part));
-    if (!held_store_has(id) || !percent_decode(value, strlen(value) + 1, value, strlen(value)))
+    if (!option_in_held(id) || !percent_decode(value, strlen(value) + 1, value, strlen(value)))
         return SETTINGS_BAD_CONFIG;
     bool same = id == OPT_REDIS && is_same_redis(configured, value);
     return settings_add(settings, id, same ? configured : value, origin) ? SETTINGS_OK

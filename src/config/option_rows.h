@@ -6,7 +6,8 @@
  * ACTION(ID, name, letter, how its value is read and where it is kept, argument,
  *        whether it takes a lock's name, whether it needs a lock's record, help)
  *
- * Each setting is a row of dlock.conf and a variable, if IN_FILES is among its actions. */
+ * Each setting is a key of dlock.conf and a variable, if IN_FILES is among its actions. HELD are
+ * those that lead to the store of a lock: DLOCK_HELD names them (held_store.c). */
 
 /* Used most */
 OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_ANY,
@@ -73,35 +74,35 @@ OPTION(OWNER, "owner", 0, owner, AT(owner), NULL, "TOKEN", TAKING | BY(EXTEND) |
 OPTION(OWNER_FILE, "owner-file", 0, path, AT(owner_file), NULL, "FILE",
        BY(ACQUIRE) | BY(EXTEND) | BY(RELEASE) | SHOWN, ON_RECORDS,
        "file for the owner token: written by --acquire, read by --extend and --release")
-OPTION(HASH, "hash", 0, choice, AT(hash), NULL, "none|sha256|hmac-sha256", ANY, ON_ANY,
+OPTION(HASH, "hash", 0, choice, AT(hash), NULL, "none|sha256|hmac-sha256", HELD, ON_ANY,
        "hash NAME in the key (default: none; hmac-sha256 with a secret)")
-OPTION(SECRET_FILE, "secret-file", 0, path, AT(secret_file), NULL, "FILE", ANY, ON_ANY,
+OPTION(SECRET_FILE, "secret-file", 0, path, AT(secret_file), NULL, "FILE", HELD, ON_ANY,
        "file with the secret of hmac-sha256, 16 bytes or more")
-OPTION(PREFIX, "prefix", 0, prefix, AT(prefix), "dlock:", "TEXT", ANY, ON_ANY, "prefix of keys")
+OPTION(PREFIX, "prefix", 0, prefix, AT(prefix), "dlock:", "TEXT", HELD, ON_ANY, "prefix of keys")
 
 /* Lock store */
-OPTION(REDIS, "redis", 'r', text, AT(redis), NULL, "URL", ANY, ON_SERVERS,
+OPTION(REDIS, "redis", 'r', text, AT(redis), NULL, "URL", HELD, ON_SERVERS,
        "the Redis server, see below; three or more of them: a quorum")
-OPTION(BACKEND, "backend", 0, choice, AT(backend), "auto", "auto|redis|file", ANY, ON_ANY,
+OPTION(BACKEND, "backend", 0, choice, AT(backend), "auto", "auto|redis|file", HELD, ON_ANY,
        "auto: Redis if one is configured, else file, for this host and user only")
-OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", ANY, ON_LOCK_DIR,
+OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", HELD, ON_LOCK_DIR,
        "directory of lock files, one for each user (default: /run/lock/dlock for root)")
-OPTION(LOCK_FILE, "lock-file", 0, path, AT(lock_file), NULL, "PATH", ANY, ON_LOCK_FILE,
+OPTION(LOCK_FILE, "lock-file", 0, path, AT(lock_file), NULL, "PATH", HELD, ON_LOCK_FILE,
        "lock exactly this file, as flock(1) does; NAME is then optional before --")
 OPTION(ON_DEGRADED, "on-degraded", 0, choice, AT(on_degraded), "warn",
        "warn|warn-throttled|proceed|fail", ANY, ON_LOCK_DIR, "what to do if no Redis is configured")
 OPTION(FALLBACK, "fallback", 0, choice, AT(fallback_to_file), "off", "off|file", TAKING, ON_SERVERS,
        "when Redis is down, take a file lock")
-OPTION(CACERT, "cacert", 0, path, AT(cacert), NULL, "FILE", ANY, ON_SERVERS,
+OPTION(CACERT, "cacert", 0, path, AT(cacert), NULL, "FILE", HELD, ON_SERVERS,
        "trusted issuers of a TLS server's certificate (default: the system's)")
-OPTION(CERT, "cert", 0, path, AT(cert), NULL, "FILE", ANY, ON_SERVERS,
+OPTION(CERT, "cert", 0, path, AT(cert), NULL, "FILE", HELD, ON_SERVERS,
        "client certificate for a TLS server that asks for one")
-OPTION(KEY, "key", 0, path, AT(key), NULL, "FILE", ANY, ON_SERVERS,
+OPTION(KEY, "key", 0, path, AT(key), NULL, "FILE", HELD, ON_SERVERS,
        "its private key (default: in the file of --cert)")
-OPTION(PASSWORD_FILE, "password-file", 0, path, AT(password_file), NULL, "FILE", ANY, ON_SERVERS,
+OPTION(PASSWORD_FILE, "password-file", 0, path, AT(password_file), NULL, "FILE", HELD, ON_SERVERS,
        "file with the password for Redis; the user is in the URL")
 OPTION(SENTINEL_PASSWORD_FILE, "sentinel-password-file", 0, path, AT(sentinel_password_file), NULL,
-       "FILE", ANY, ON_SERVERS, "file with PASSWORD or USER:PASSWORD for the Sentinels")
+       "FILE", HELD, ON_SERVERS, "file with PASSWORD or USER:PASSWORD for the Sentinels")
 OPTION(WAIT_REPLICAS, "wait-replicas", 0, replicas, AT(wait_replicas), "0", "N", TAKING, ON_SERVERS,
        "replicas that must have the lock before it counts")
 OPTION(CONNECT_TIMEOUT, "connect-timeout", 0, timeout, AT(connect_timeout), "3s", "DURATION", ANY,

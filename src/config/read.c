@@ -221,7 +221,7 @@ static enum settings_result add_settings_under(struct settings *under,
     for (const struct setting *setting = options->settings.first; setting != NULL && added;
          setting = setting->next)
         if (length == 0 || setting->origin.kind == ORIGIN_COMMAND_LINE ||
-            !held_store_has(setting->id))
+            !option_in_held(setting->id))
             added = settings_add(under, setting->id, setting->text, setting->origin);
     return added ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 }

@@ -271,11 +271,13 @@ static bool prefix(const struct value *value)
 
 #define BY(ACTION) (1u << ACTION_##ACTION)
 #define IN_FILES (1u << 31)
+#define IN_HELD (1u << 30)
 #define SHOWN (BY(PRINT_CONFIG) | IN_FILES)
 #define WATCHING (BY(RUN) | BY(ATTACH) | BY(DOCTOR) | SHOWN)
 #define TAKING (WATCHING | BY(ACQUIRE))
 #define WAITING (TAKING | BY(WAIT_FREE))
-#define ANY (~0u)
+#define ANY (~IN_HELD)
+#define HELD (~0u)
 #define AT(MEMBER) offsetof(struct options, MEMBER)
 #define NOWHERE 0
 
@@ -302,7 +304,7 @@ static bool prefix(const struct value *value)
                   .stores = ON_ANY,                                                     \
                   .help = HELP},
 
-_Static_assert((int)ACTION_PRINT_CONFIG < 31, "the actions fit into the bits of one number");
+_Static_assert((int)ACTION_PRINT_CONFIG < 30, "the actions fit into the bits of one number");
 
 const struct option_row option_rows[OPTION_COUNT] = {
     [OPT_NONE] = {.name = "", .takes_name = NAME_NEEDED}, /* to run a command */
@@ -335,6 +337,16 @@ enum option_id option_by_name(const char *name, size_t length)
 bool option_configurable(enum option_id id)
 {
     return (option_rows[id].actions & IN_FILES) != 0;
+}
+
+bool option_in_held(enum option_id id)
+{
+    return (option_rows[id].actions & IN_HELD) != 0;
+}
+
+bool option_is_path(enum option_id id)
+{
+    return option_rows[id].read == path;
 }
 
 bool option_is_flag(enum option_id id)
