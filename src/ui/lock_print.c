@@ -16,14 +16,13 @@
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix)
 {
     size_t length = strlen(prefix);
-    if (strncmp(key, prefix, length) != 0 || key[length] == '\0')
-        return text_copy(text, size, key);
-
-    /* Of the lock that this runs under, the name is known even if the key has only a digest. */
-    const char *name = key + length;
+    bool ours = strncmp(key, prefix, length) == 0 && key[length] != '\0';
+    const char *name = ours ? key + length : key;
     const char *outer_key = getenv("DLOCK_LOCK_KEY");
     const char *outer_name = getenv("DLOCK_NAME");
-    if (lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
+
+    /* The name of the lock that this runs under is known even if its key has only a digest. */
+    if (ours && lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
         outer_name != NULL)
         name = outer_name;
     return text_copy(text, size, name);
