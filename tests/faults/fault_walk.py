@@ -97,7 +97,7 @@ NOT_WALKED = {
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
     "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcasestr strcmp strcpy strcspn strlen strncasecmp "
     "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
-    "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr strnlen",
+    "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr memrchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
     "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup",
     "fails as a short file does, which the readers of files know": "fscanf getc fgetc",
