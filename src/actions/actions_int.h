@@ -36,6 +36,10 @@ bool backend_choose(struct backend **backend, const struct options *options,
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why);
 
+/* Opens the store that replaces an unreachable Redis with --fallback. */
+enum lock_result backend_open_fallback(struct backend **backend, const char *lock_dir,
+                                       struct errmsg *why);
+
 /* Like backend_choose(), for this kind ("redis" or "file") whatever --backend
  * says, and silently: the store in which an outer dlock has its lock. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,

@@ -188,13 +188,13 @@ int action_print_config(const struct options *options, struct messages *out)
 
 #define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
 
-/* popt would begin every text behind the longest of all options and their
+/* popt would begin every text after the longest of all options and their
  * values: only 22 columns would be left for each, and twice the lines. Here a
  * text begins in a fixed column, on a line of its own if the option reaches
  * that far. */
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
-/* The cursor is at the column where the text begins. */
+/* The cursor is at TEXT_COLUMN. */
 static void print_text(const char *text)
 {
     int column = TEXT_COLUMN;

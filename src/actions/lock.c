@@ -236,7 +236,7 @@ int action_pause(const struct options *options, struct messages *out)
 
 /* --- which lease --------------------------------------------------------- */
 
-/* Without a name the token is that of the lock that is found. */
+/* Without a name, the lock that is found has the token. */
 static bool names_owner(const struct target *target)
 {
     return target->token[0] != '\0' && target->options->name != NULL;

@@ -212,6 +212,12 @@ enum lock_result backend_open(struct backend **backend, const struct options *op
     return result;
 }
 
+enum lock_result backend_open_fallback(struct backend **backend, const char *lock_dir,
+                                       struct errmsg *why)
+{
+    return dir_backend_open(backend, lock_dir, why);
+}
+
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status)
 {

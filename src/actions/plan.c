@@ -1,6 +1,5 @@
 /* The options of an acquisition, as run/ needs them. */
 #include "actions/actions_int.h"
-#include "store/file/backend.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -60,7 +59,7 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
         .outage = options->outage,
         .conflict_status = options->conflict_status,
         .lock_dir = options->lock_dir,
-        .open_fallback = options->fallback_to_file ? dir_backend_open : NULL,
+        .open_fallback = options->fallback_to_file ? backend_open_fallback : NULL,
     };
     if (!lock_key_find(lock->key, options, out, status) ||
         !acquisition_open(lock, options->owner, command, pid, status))

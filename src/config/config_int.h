@@ -66,8 +66,7 @@ bool hints_one_dash(const char *word, struct errmsg *why);
  * shown: it may be a URL with a password. */
 void hints_unknown_option(const char *word, struct errmsg *why);
 
-/* Sets *why if there is a NAME, which may have been meant as something else,
- * but no command. */
+/* Sets *why for a NAME without a command: the user may have meant something else. */
 void hints_no_command(const char *name, struct errmsg *why);
 
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
@@ -93,7 +92,7 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
 
 /* Adds the options from argv[1] on to the settings, up to the first word that is none, and
- * blots out the logins of URLs in argv; argv[0] is NAME if they are those behind it. Returns
+ * blots out the logins of URLs in argv; argv[0] is NAME if the options follow NAME. Returns
  * the index of that word (argc if there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why
  * set. */
 int argv_read(struct options *options, int argc, char **argv, bool behind_name, struct errmsg *why);

@@ -1,10 +1,10 @@
 /* The options, in the order of --help: a row each, from which config/values.c makes the table
  * and config/options.h the ids. A row without a help text is not shown. Columns:
  *
- * OPTION(ID, name, letter, how its value is read and where it is kept, default, argument or
- *        choices (NULL: it is yes or no), actions and stores that use it, help)
- * ACTION(ID, name, letter, how its value is read and where it is kept, argument,
- *        whether it takes a lock's name, whether it needs a lock's record, help)
+ * OPTION(ID, name, letter, reader of its value (values.c), place in struct options, default,
+ *        argument or choices (NULL: yes or no), actions and stores that use it, help)
+ * ACTION(ID, name, letter, reader, place, argument, whether it takes a lock's name, whether it
+ *        needs the record of a lock, help)
  *
  * Each setting is a key of dlock.conf and a variable, if IN_FILES is among its actions. HELD are
  * those that lead to the store of a lock: DLOCK_HELD names them (held_store.c). */

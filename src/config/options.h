@@ -46,7 +46,7 @@ enum {
     ON_ANY = ON_RECORDS | ON_LOCK_FILE,
 };
 
-struct value; /* one that is to be read (values.c) */
+struct value; /* of values.c */
 
 struct option_row {
     const char *name;
@@ -76,7 +76,7 @@ bool option_is_flag(enum option_id id);
 /* Prints a short list of the options; `form` follows them. */
 void options_print_usage(const char *form);
 
-/* --- where it was set ------------------------------------------------------ */
+/* --- the sources of settings ------------------------------------------------- */
 
 enum origin_kind {
     ORIGIN_DEFAULT,
@@ -90,7 +90,7 @@ struct origin {
     enum origin_kind kind;
     const char *file;  /* of ORIGIN_FILE; lives as long as the settings */
     int line, section; /* the line of its section; 0: it is before all sections */
-    bool behind_name;  /* of ORIGIN_COMMAND_LINE: it is between NAME and the command */
+    bool behind_name;  /* of ORIGIN_COMMAND_LINE: the option follows NAME */
 };
 
 struct setting {
@@ -104,13 +104,13 @@ struct setting {
 struct settings {
     struct setting *first;
     char *user_file; /* path of the user's file, for origins to point to */
-    bool file_named; /* user_file is that of --config, and there is no other */
+    bool file_named; /* user_file was named by --config, and there is no other */
     bool system_file_read, user_file_read; /* false: it does not exist */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
 
-/* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by where the setting was made. */
+/* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by the source of the setting. */
 enum settings_result origin_result(struct origin origin);
 
 /* "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns text. */
@@ -160,7 +160,7 @@ struct options {
     struct duration hold_at_least; /* <= ttl */
     struct duration pause;         /* of ACTION_PAUSE */
     const char *message;           /* NULL: none */
-    struct duration once_per;      /* 0: as often as it is asked for */
+    struct duration once_per;      /* 0: as often as requested */
     struct duration remember;      /* 0: nothing */
     struct duration ran_within;    /* of ACTION_RAN_WITHIN */
     int exit_status;               /* of ACTION_RELEASE; -1: not known */
@@ -195,8 +195,8 @@ struct options {
 
 /* Reads command line, environment and configuration files into *options
  * (precedence in this order), and checks each value and those that
- * must agree. On failure *why says which setting, where it was made, its text
- * and what would be right. options_free() in every case. */
+ * must agree. On failure *why names the setting and its source, and says what is
+ * right. options_free() in every case. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why);
 void options_free(struct options *options);

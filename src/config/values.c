@@ -351,7 +351,7 @@ bool option_is_path(enum option_id id)
 
 bool option_is_flag(enum option_id id)
 {
-    return option_rows[id].argument == NULL && !option_rows[id].is_action;
+    return id != OPT_NONE && option_rows[id].argument == NULL && !option_rows[id].is_action;
 }
 
 bool option_apply(struct options *options, enum option_id id, const char *text, struct errmsg *why)

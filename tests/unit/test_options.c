@@ -581,7 +581,7 @@ TEST(test_table)
             char words[256];
             if (action != OPT_NONE && !of->is_action)
                 continue;
-            snprintf(words, sizeof words, "%s%s%s --%s%s%.*s%s%s", of->is_action ? "--" : "-n",
+            snprintf(words, sizeof words, "%s%s%s --%s%s%.*s%s%s", action != OPT_NONE ? "--" : "-n",
                      of->name, of->argument != NULL ? "=5" : "", row->name, given,
                      *given == '=' && given[1] == '\0' ? (int)strcspn(row->argument, "|") : 0,
                      row->argument != NULL ? row->argument : "",
