@@ -32,7 +32,7 @@ struct redis_place {
     unsigned may_call;         /* the connection whose user may call waiters; 0: unknown */
     bool called;               /* it is our turn */
     bool touched;              /* another client has touched the lock */
-    bool unseen;               /* we ask since no other waiter has for long */
+    bool unseen;               /* we ask because no other waiter has for long */
     struct deadline changes;   /* when to ask because a lease or a turn ends */
     struct deadline look;      /* when to ask, unless another waiter does */
 };
@@ -53,9 +53,9 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    const char *key;   /* of the lock that is taken; NULL: none yet */
-    const char *token; /* that it is taken with */
-    bool shares;       /* it is taken, and shared */
+    const char *key;   /* of the lock that we take; NULL: none yet */
+    const char *token; /* of that take */
+    bool shares;       /* we have the lock, in a mode that others share */
     bool owns_tls;     /* the backend closes settings.tls */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
@@ -63,7 +63,7 @@ struct redis_backend {
     struct redis_place place;
     bool watched;      /* the checks request notifications */
     bool touched;      /* the server reported that a client has touched the lock */
-    bool release_sent; /* and its reply never came */
+    bool release_sent; /* a release was sent, and its reply never came */
     struct deadline
         fresh; /* until when the last answer is valid, as long as touches are reported */
     struct redis_call *call;  /* the call that is made: 32 kB, too much for a stack */
@@ -172,7 +172,7 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
 bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object);
 
 /* The same for a script that may be run twice. If a connection that has been idle turns
- * out to be broken, or the server hangs up at the greeting, it is made anew at once: the
+ * out to be broken, or the server hangs up at the greeting, dlock connects again at once: the
  * question is urgent. */
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct bound bound,
                                         struct errmsg *why);

@@ -15,7 +15,7 @@
  *     Sentinel's descriptor is the alarm of that connection -> the wait ends as in an
  *     outage -> the call is made again to the new one.
  *   4. The message arrives between the Sentinel's answer and SUBSCRIBE, or the Sentinel
- *     is cut off itself -> attend() asks anew every `ask_interval`.
+ *     is cut off itself -> attend() asks again every `ask_interval`.
  *   5. The Sentinel that we listen to ends -> that wakes us -> attend() turns to the next
  *     one. The lock is looked at first, and is not lost by that.
  *   6. A Sentinel that has not heard of the failover yet names the old master, which is a
@@ -150,7 +150,7 @@ static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char 
 
 /* --- which one to ask ---------------------------------------------------- */
 
-/* A connection that has been idle may have ended: it is made anew at once. */
+/* A connection that has been idle may have ended: dlock connects again at once. */
 static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens,
                                struct bound bound, struct errmsg *why)
 {

@@ -17,7 +17,7 @@ static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 65 };
 
-/* --- answers ------------------------------------------------------------- */
+/* --- replies ------------------------------------------------------------- */
 
 /* {"taken", ...} and {"held", ...}: see store/redis/scripts/take.lua. */
 struct grant {
@@ -168,8 +168,7 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
 
 /* --- asking -------------------------------------------------------------- */
 
-/* The hold is known to the holder; if another process has taken the lock, the store knows
- * it. */
+/* The holder knows its hold; if another process has taken the lock, the store knows the hold. */
 static struct redis_call *begin_release(struct redis_backend *redis, const struct lease *lease,
                                         bool may_come)
 {
@@ -220,7 +219,8 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
         (void)redis_script_send(redis, by_text, bound, &ignored);
 }
 
-/* Asked once, to see whether it is free; after that from the queue. */
+/* What a refusal means: the first request only asks whether the lock is free, the next ones
+ * stand in the queue, and the last one gives up. */
 static const char *refusal_word(const struct lock_request *request, bool queues)
 {
     if (!request->last)
@@ -228,7 +228,7 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
-/* Computed once it is connected: the rest of a lease shrinks meanwhile. */
+/* Computed after the connection is made: the rest of a lease shrinks meanwhile. */
 static struct duration ttl_now(const struct lock_request *request)
 {
     if (request->end.boot_ns == 0)
@@ -236,7 +236,7 @@ static struct duration ttl_now(const struct lock_request *request)
     return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
 }
 
-/* When the run begins; known already, if its lease goes on elsewhere. */
+/* When the run starts: now, or, if its lease goes on elsewhere, when it started there. */
 static int64_t since_now(const struct lock_request *request)
 {
     return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
@@ -294,7 +294,7 @@ static struct redis_call *begin_take(struct redis_backend *redis,
 /* --- waiting for replicas ------------------------------------------------ */
 
 /* WAIT goes out by itself once the lock is taken, not in one write with the script. It
- * blocks the connection, and the server serves others meanwhile: with SUBSCRIBE behind
+ * blocks the connection, and the server serves others meanwhile: with SUBSCRIBE after
  * it, a waiter in the queue would be called before it listens, and be dropped as dead.
  * And a waiter that is refused has nothing to WAIT for.
  *

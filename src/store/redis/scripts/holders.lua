@@ -160,7 +160,7 @@ local function keep_holders(left)
 end
 
 -- The lock's key lasts as long as the last lease, and up to half as long again, so that it
--- seldom changes: all who share it are told of that. With `exactly` it is also shortened,
+-- seldom changes: the server notifies all who share it of a change. With `exactly` it is also shortened,
 -- if it would outlast the last lease by far.
 local function keep(now, last, exactly)
   local left, need = call('PTTL', lock), last - now

@@ -19,7 +19,7 @@
 --     the first NEAR, at once -> the first of these that lives takes the lock, after the
 --     same turn for all. Back again, the dropped one asks, and has its place by when it came.
 --   The first is dead: its channel has no subscriber -> the next client that asks, calls
---     or notifies drops it -> and goes on to the one behind.
+--     or notifies drops it -> and goes on to the next one.
 --   The first leaves, or is dropped, while the lock is held -> the new first one is
 --     notified, since it has to listen for touches by clients that know no queue.
 --   A waiter that asks leaves its channel for the moment before its transaction and is
@@ -27,7 +27,7 @@
 --     its transaction comes; the waiter called in its stead asks, and calls it.
 --   The called waiter gives up -> it hands the call on.
 --   A waiter of a newer format -> it counts as long as it listens, and is called -> an older
---     one behind it is refused once the lock is free.
+--     one after it is refused once the lock is free.
 --   A waiter may not listen -> it counts until it should have asked again.
 --   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another
 --     server) -> of the first NEAR, each asks if it has not heard for 2.5 s that another
@@ -201,7 +201,7 @@ local function denial(reply, command)
 end
 
 -- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but for
--- what is set here; with `seen` the others near are told. Returns why waiters cannot be
+-- what is set here; with `seen` the others that are near are notified. Returns why waiters cannot be
 -- called, if that is not known yet on its connection ('': they can): a client that may not
 -- call cannot be called either, since the same user releases the lock; nor can one that may
 -- not join the queue.
