@@ -247,8 +247,8 @@ void child_signal(const struct child *child, int number)
         kill(child->pid, number);
 }
 
-/* If /proc shows nothing, at least our own child; and a stop signal is for the command, since
- * the guard takes none. */
+/* If /proc shows nothing, at least our own child; a stop signal is for the command, since the
+ * guard takes none. A guard that outlives its tree may hang, and is killed like the command. */
 void child_signal_tree(struct child *child, int number, struct deadline until)
 {
     if (tree_signal(&child->tree, number, until).found > 0 || child->ended)

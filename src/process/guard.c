@@ -7,6 +7,8 @@
  * misses nothing:
  *
  *   dlock is killed -> the socket ends, and the guard kills the tree.
+ *   dlock is killed while it stops or kills the tree -> the same: dlock signals what is below
+ *       the guard, but not the guard, which a SIGSTOP would keep from its work.
  *   the guard is killed -> the kernel kills the command, its descendants become dlock's, and
  *       dlock kills them (run/supervise.c).
  *   both at once -> the kernel kills the command; its descendants live on.
@@ -223,6 +225,7 @@ int tree_guard_start(struct child *child)
     }
     int error = child->pid < 0 ? errno : 0;
     close(ends[1]);
+    child->tree.guard = child->pid;
     return error != 0 ? error : wait_for_command(child);
 }
 

@@ -220,8 +220,12 @@ static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
                                const struct proc_stat *stat, int depth)
 {
     struct parent self = {.pid = pid, .pidfd = pidfd, .threads = stat->threads, .depth = depth};
-    bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
 
+    if (pid == walk->tree->guard) {
+        walk_below(walk, &self);
+        return true;
+    }
+    bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
     if (walk->count.found++ == 0)
         walk->count.first = pid;
     if (walk->number != 0)
@@ -359,6 +363,8 @@ void tree_reaped(struct tree *tree, pid_t pid)
     struct pids *except = &tree->except;
     size_t at = 0;
 
+    if (pid == tree->guard)
+        tree->guard = 0;
     while (at < except->count && except->list[at] != pid)
         at++;
     if (at < except->count)

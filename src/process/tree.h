@@ -21,6 +21,7 @@
 struct tree {
     struct process_id head; /* pid 0: this process, which does not belong to the tree itself */
     struct pids except;     /* processes that do not belong to it, nor their descendants do */
+    pid_t guard;            /* does not belong to it either, but its descendants do; 0: none */
 
     /* The members of another process's tree that were seen so far. The head comes first,
      * as long as it lives. */
@@ -51,7 +52,7 @@ void tree_free_spare(struct tree *tree);
 /* Adds a process to the tree of another process. False if memory is short. */
 bool tree_add(struct tree *tree, struct process_id id);
 
-/* Our child `pid` was reaped: its pid may now belong to a process of the tree. */
+/* Our child `pid` was reaped: this pid may now belong to a process of the tree. */
 void tree_reaped(struct tree *tree, pid_t pid);
 
 /* True if `pid` is a descendant of this process and belongs to its tree. */
