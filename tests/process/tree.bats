@@ -41,11 +41,15 @@ E
 
 @test "dlock killed while it kills what it has stopped: no process is left, nor left stopped" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
-    LD_PRELOAD=$HELPERS/fault_killed_at_kill.so run dlock -t 1s --grace=100ms job -- \
-        sh -c 'trap "" TERM; echo $$ >"$T/command"; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
-    equals "$status" 137
-    wait_until 5 gone "$(cat "$T/command")"
-    wait_until 5 gone "$(cat "$T/child")"
+    local tree
+    for tree in '' --tree; do
+        # shellcheck disable=SC2086
+        LD_PRELOAD=$HELPERS/fault_killed_at_kill.so run dlock $tree -t 1s --grace=100ms job -- \
+            sh -c 'trap "" TERM; echo $$ >"$T/command"; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
+        equals "$status" 137
+        wait_until 5 gone "$(cat "$T/command")"
+        wait_until 5 gone "$(cat "$T/child")"
+    done
 }
 
 @test "a sandbox that refuses pidfd_send_signal(2), with whatever error: the command and what it has started are stopped" {
