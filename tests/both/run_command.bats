@@ -29,7 +29,7 @@ load backend
     grep -qx "DLOCK_LOCK_BACKEND=$BACKEND" <<<"$output"
     # None of them is the name of a setting, so that a dlock inside takes none for one.
     not grep -qE '^DLOCK_(KEY|OWNER|TTL|TOLD_.*|HELD_.*)=' <<<"$output"
-    grep -qxE "DLOCK_HELD=$BACKEND\?[^ ]*prefix=p:team: me [0-9a-f-]{36} p:team:job" <<<"$output"
+    grep -qxE "DLOCK_HELD=$BACKEND\?[^ ]*prefix=p:team:[^ ]* me [0-9a-f-]{36} p:team:job" <<<"$output"
     grep -qxE 'DLOCK_FENCE=[1-9][0-9]{15}' <<<"$output"
     grep -qxE 'DLOCK_EXPIRES_AT=20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z' <<<"$output"
     local uuid='[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}' first
