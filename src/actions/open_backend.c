@@ -261,15 +261,19 @@ enum lock_result options_of_held(struct options **under, const struct options *o
 {
     char key[LOCK_KEY_SIZE];
     const char *kind = kind_told(options);
+    struct options *found = NULL;
+
     *under = NULL;
     if (kind != NULL && strcmp(kind, held->backend) != 0)
         return LOCK_GONE;
-    enum settings_result read = options_under(under, options, held->store, held->store_length, why);
+    enum settings_result read =
+        options_under(&found, options, held->store, held->store_length, why);
+    *under = found;
     if (read != SETTINGS_OK)
         return read == SETTINGS_NO_MEMORY ? LOCK_SYSTEM : LOCK_INVALID;
     if (options->name == NULL)
         return LOCK_OK;
-    enum lock_result result = lock_key_of(key, *under, why);
+    enum lock_result result = lock_key_of(key, found, why);
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 

@@ -223,7 +223,7 @@ struct tree_count child_left(struct child *child)
     child_reap(child);
     if (child->orphan_guard >= 0) {
         left = tree_left(&child->tree);
-        if (!tree_is_gone(left))
+        if (!tree_is_gone(&left))
             return left;
         stop_orphan_guard(child);
         child_reap(child);

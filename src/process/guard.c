@@ -73,7 +73,8 @@ __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)
     (void)tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
     while (find(guard)) {
         struct tree_count killed = tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
-        if (killed.found == 0 && tree_is_gone(tree_left(&guard->tree)))
+        struct tree_count left = tree_left(&guard->tree);
+        if (killed.found == 0 && tree_is_gone(&left))
             break;
         (void)poll(NULL, 0, (int)(interval.ns / NS_PER_MS));
         interval = duration_doubled(interval, kill_most);

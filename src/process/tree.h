@@ -72,9 +72,9 @@ struct tree_count {
 struct tree_count tree_left(struct tree *tree);
 
 /* True if walks found that no process is left. */
-static inline bool tree_is_gone(struct tree_count left)
+static inline bool tree_is_gone(const struct tree_count *left)
 {
-    return left.known && left.found == 0;
+    return left->known && left->found == 0;
 }
 
 /* Sends the signal to every process of the tree, and continues the stopped ones. A few

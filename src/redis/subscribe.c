@@ -33,7 +33,7 @@ static bool is_count(const redisReply *reply, const char *word, long long count)
 
 static bool is_error(const redisReply *reply)
 {
-    return reply->type == REDIS_REPLY_ERROR;
+    return reply != NULL && reply->type == REDIS_REPLY_ERROR;
 }
 
 /* Servers before Redis 6.2 leave a transaction open if they do not execute it for another
@@ -210,14 +210,14 @@ static enum lock_result read_batch(struct attempt *attempt, struct batch *batch)
     listening->channels = (struct redis_channels){0};
 
     const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
-    if (on != NULL && is_error(on))
+    if (is_error(on))
         note_refusal(attempt, &attempt->no_touches, "CLIENT TRACKING", on);
     else if (on != NULL && on->type != REDIS_REPLY_STATUS)
         return redis_conn_nonsense(attempt->conn, attempt->why);
     else if (on != NULL)
         listening->on = true;
     const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
-    if (spare != NULL && is_error(spare) && redis_subscribe_any(attempt->channels))
+    if (is_error(spare) && redis_subscribe_any(attempt->channels))
         note_refusal(attempt, &attempt->no_touches, "CLIENT CACHING", spare);
 
     if (batch->entered > 0)
@@ -238,8 +238,7 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
     result = read_batch(attempt, &batch);
     /* Without ASKING the call is redirected back and forth; the script's own error
      * says why it fails. */
-    if (attempt->reply != NULL && is_error(attempt->reply) && batch.asking >= 0 &&
-        is_error(batch.replies[batch.asking])) {
+    if (is_error(attempt->reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
         freeReplyObject(attempt->reply);
         attempt->reply = take_over(&batch.replies[batch.asking]);
     }

@@ -98,7 +98,7 @@ static bool is_over(struct supervision *run)
     if (!ended || run->end.phase == RUNNING)
         return ended;
     struct tree_count left = worker->left(worker->data);
-    if (tree_is_gone(left))
+    if (tree_is_gone(&left))
         return true;
     if (!expiry_gives_up(&run->end))
         return false;

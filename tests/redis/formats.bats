@@ -278,3 +278,29 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     wait "$waiter"
     within 2000 "$start"
 }
+
+# to_format_1 NAME: the record of the lock's exclusive holder becomes one of format 1.
+to_format_1() {
+    python3 - "$(redis hget "{dlock:$1}:meta" record)" <<'END' | redis -x hset "{dlock:$1}:meta" format 1 record >/dev/null
+import json, sys
+record = dict(line.split(" ", 1) for line in sys.argv[1].splitlines())
+record["space"] = record.pop("pid_space", "")
+print(end=json.dumps({**record, "format": "1", "message": "50% done\npid 1"}))
+END
+}
+
+@test "a holder of format 1 on this host is known: running, or ended; and what runs under its lock runs" {
+    dlock -t 60s job -- sh -c ': >"$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done
+        dlock -n job echo nested; env -u DLOCK_HELD dlock -n job echo again; exec sleep 600' >"$T/out" 2>&1 3>&- 4>&- &
+    local holder=$!
+    wait_until 10 test -e "$T/ready"
+    to_format_1 job
+    : >"$T/go"
+    wait_until 10 grep -qs again "$T/out"
+    equals "$(cat "$T/out")" $'nested\nagain'
+    run dlock --status job
+    [[ $output == *' (running), '*': 50% done?pid 1'* ]]
+    kill -KILL $holder
+    wait_until 10 gone $holder
+    [[ $(dlock --status job) == *' (has ended), '* ]]
+}

@@ -266,16 +266,17 @@ enum lock_result redis_script_run_again(struct redis_backend *redis, struct boun
 enum lock_result redis_command_run(struct redis_backend *redis, const struct redis_command *command,
                                    struct bound bound, struct errmsg *why)
 {
-    struct redis_call *call = redis->call;
+    redisReply *reply = NULL;
     enum lock_result result = redis_topology_open(redis, NULL, bound, why);
 
-    drop_reply(call);
+    drop_reply(redis->call);
     if (result == LOCK_OK)
-        result = redis_conn_call(&redis->conn, command, 1, &call->reply, bound, why);
+        result = redis_conn_call(&redis->conn, command, 1, &reply, bound, why);
     if (result != LOCK_OK)
-        call->reply = NULL;
-    else if (call->reply->type == REDIS_REPLY_ERROR)
-        result = redis_error_judge(&redis->url, call->reply->str, why);
+        return result;
+    redis->call->reply = reply;
+    if (reply->type == REDIS_REPLY_ERROR)
+        result = redis_error_judge(&redis->url, reply->str, why);
     return result;
 }
 

@@ -51,6 +51,7 @@ STATE = [
     look_at("held, and its record cannot be read", held_by("A", "a", stored="?"), stranger("A"), **HELD_A),
     look_at("held, and its record says the least", held_by("A", "a", stored={"take": "a"}),
             ["A", Left(TTL), 0, said({"take": "a", "fence": 5000})], **HELD_A),
+    look_at("held in the first format", held_by("A", "a", stored=record_1("a")), owner("A", "a", format=1), **HELD_A),
     look_at("released", released("A", spent="a A 900\nz Z 800\n", losses=2, held_ms=50, waited_ms=60), fence=5000, takes=1, owner="A", released=900,
             losses=2, held_ms=50,
             waited_ms=60),
@@ -122,7 +123,9 @@ WAITERS = [
             waiters=1,
             first=[{"came": at(-5000), "mode": "exclusive", "slots": 0}]),
     look_at("one of format 1", {**A, **waiting("w"), "waiters w": '1 1 5 0 exclusive 0 ["h","7","u","m"]'}, owner("A", "a"), **HELD_A, waiters=1,
-            first=[Has(r"^came \d+\nmode exclusive\nslots 0\n")]),
+            first=[A_WAITER]),
+    look_at("one of format 1, who says less", {**A, **waiting("w"), "waiters w": '1 1 5 0 exclusive 0 [5,null,"u\\npid 1"]'}, owner("A", "a"), **HELD_A, waiters=1,
+            first=[{"came": at(-5000), "mode": "exclusive", "slots": 0, "user": "u?pid 1"}]),
     look_at("the queue is of another type", {**A, "queue": ["x"]}, owner("A", "a"), **HELD_A, waiters=-1),
 ]
 

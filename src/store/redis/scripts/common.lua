@@ -49,7 +49,7 @@ local SHARED = 'dlock:shared:'
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
 
 local function is_wrong_type(reply)
-  return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
+  return type(reply) == 'table' and reply.err and reply.err:find('WRONGTYPE', 1, true)
 end
 
 local function now_ms()
@@ -71,7 +71,7 @@ if type(value) == 'table' and value.err then
 end
 
 local function is_shared()
-  return value and string.sub(value, 1, #SHARED) == SHARED
+  return value and value:sub(1, #SHARED) == SHARED
 end
 
 -- The contents of meta: what all scripts need, and the rest for those that ask for it.
@@ -91,20 +91,26 @@ local function newer(format)
 end
 if newer(known.format) then return newer(known.format) end
 
+-- A text of format 1, as a value in a line.
+local function encoded(text)
+  return (text:gsub('%%', '%%25'):gsub('%c', '?'))
+end
+
 -- What a record says of a holder; nil if nothing can be read, or the format is newer. A record is
 -- lines "NAME VALUE", each value percent-encoded (lock/fields.h); in format 1 it was JSON.
 local function record_in(text)
   local record, name, value, at = {}, nil, nil, 1
   while at do
-    name, value, at = string.match(text, '^(%S+) ([^\n]*)\n()', at)
+    name, value, at = text:match('^(%S+) ([^\n]*)\n()', at)
     if at then record[name] = value end
   end
-  if string.sub(text, 1, 1) == '{' then
+  if text:sub(1, 1) == '{' then
     local decoded, found = pcall(cjson.decode, text)
     record = decoded and found or {}
     record.format = record.format or '1'
-    for _, value in pairs(record) do
+    for name, value in pairs(record) do
       if type(value) == 'table' or type(value) == 'userdata' then return nil end
+      record[name] = type(value) == 'string' and encoded(value) or value
     end
   end
   local slot = tonumber(record.slot or -1)
@@ -112,7 +118,6 @@ local function record_in(text)
   return is_known and record or nil
 end
 
--- A record as answers have it.
 local function lines(record)
   local text = {}
   for name, value in pairs(record) do
@@ -121,9 +126,15 @@ local function lines(record)
   return table.concat(text)
 end
 
+-- A record as answers have it. Format 1 has another name for the pid namespace.
+local function said(record)
+  record.pid_space = record.pid_space or record.space
+  return lines(record)
+end
+
 -- A record as it is stored: in the format that it was found in.
 local function stored(record)
-  return record.format == '1' and cjson.encode(record) or lines(record)
+  return record.format == '1' and cjson.encode(record):gsub('%%25', '%%') or lines(record)
 end
 
 -- The exclusive one.
@@ -147,14 +158,14 @@ local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
 local function past(list, id, token)
   if known[list] == nil then learn(list) end
   local lines = known[list]
-  if not lines or not string.find(lines, id ~= '' and id or token, 1, true) then return nil end
+  if not lines or not lines:find(id ~= '' and id or token, 1, true) then return nil end
   -- A line at a time: what is cut in two would be searched from each of its bytes, in each of
   -- the ways in which a pattern can divide it.
-  local from, stop = 1, string.find(lines, '\n', 1, true)
+  local from, stop = 1, lines:find('\n', 1, true)
   while stop do
-    local line_id, line_token, text = string.match(string.sub(lines, from, stop - 1), '^(%S+) (%S+) ?(.*)$')
+    local line_id, line_token, text = string.match(lines:sub(from, stop - 1), '^(%S+) (%S+) ?(.*)$')
     if line_id and (id == '' or line_id == id) and (token == '' or line_token == token) then return text end
-    from, stop = stop + 1, string.find(lines, '\n', stop + 1, true)
+    from, stop = stop + 1, lines:find('\n', stop + 1, true)
   end
 end
 

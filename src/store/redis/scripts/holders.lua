@@ -21,7 +21,7 @@ local function note(list, id, token, text)
 end
 
 local function holder_key(token)
-  return string.sub(meta, 1, -5) .. 'holder:' .. token
+  return meta:sub(1, -5) .. 'holder:' .. token
 end
 
 -- What is known of one who shares the lock, or has, and whether there is anything.
@@ -47,7 +47,7 @@ end
 
 -- The slot (nil: none) and the token of a member.
 local function read_member(member)
-  local slot, token = string.match(member, '^(%d+) (.+)$')
+  local slot, token = member:match('^(%d+) (.+)$')
   return tonumber(slot), token or member
 end
 
@@ -68,7 +68,7 @@ local function last_to_end()
   local found = try('ZRANGE', holders, -1, -1, 'WITHSCORES')
   -- In a Cluster that is moving the slot, the set cannot be read once its last member has
   -- just been removed.
-  if found.err and string.find(found.err, 'non local key', 1, true) then return nil end
+  if found.err and found.err:find('non local key', 1, true) then return nil end
   if allowed(found, 'ZRANGE').err or not found[1] then return nil end
   return found[1], read_end(found[2])
 end
@@ -156,7 +156,7 @@ local function keep_holders(left)
   local ms = whole(left + math.max(LOST_KEPT_MS, left))
   call('PEXPIRE', holders, ms)
   -- By its name: a script that only extends is not given this key, which would be watched then.
-  try('PEXPIRE', string.sub(meta, 1, -5) .. 'slots', ms)
+  try('PEXPIRE', meta:sub(1, -5) .. 'slots', ms)
 end
 
 -- The lock's key lasts as long as the last lease, and up to half as long again, so that it

@@ -48,7 +48,7 @@ local function first_waiter()
 end
 
 local function channel_of(id)
-  return string.sub(queue, 1, -6) .. 'wake:' .. id
+  return queue:sub(1, -6) .. 'wake:' .. id
 end
 
 -- Returns whether the server knows of nobody that heard it.
@@ -76,8 +76,8 @@ end
 local function waiter_of(id)
   local text = try('HGET', waiters, id)
   if type(text) ~= 'string' then return nil end
-  local format, listens, asked, turn, mode, slots, who = string.match(text, '^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
-  local answer = newer(string.match(text, '^%d+'))
+  local format, listens, asked, turn, mode, slots, who = text:match('^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
+  local answer = newer(text:match('^%d+'))
   if answer then return {id = id, newer = answer, listens = true} end
   return listens and {id = id, format = format, listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
 end
@@ -195,7 +195,7 @@ end
 local function denial(reply, command)
   local err = type(reply) == 'table' and reply.err
   for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
-    if err and string.find(err, words, 1, true) then return command .. ': ' .. err end
+    if err and err:find(words, 1, true) then return command .. ': ' .. err end
   end
   return false
 end

@@ -10,7 +10,7 @@ local found = redis.pcall('GET', own)
 local record = type(found) == 'string' and '\n' .. found or ''
 
 local function field(name)
-  return string.match(record, '\n' .. name .. ' ([^\n]*)')
+  return record:match('\n' .. name .. ' ([^\n]*)')
 end
 
 if (tonumber(field('format')) or 1) > FORMAT or field('released') or field('round') ~= redis.pcall('GET', lock) or

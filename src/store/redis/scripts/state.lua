@@ -11,7 +11,19 @@ local WAITERS_SHOWN = 20
 -- {token, left (ms; -1: no expiry), hold left (ms), record ('': not known)}
 local function owner_state(token, left, record, now)
   local hold = record and tonumber(record.hold) or 0
-  return {token, left, whole(math.max(0, hold - now)), record and lines(record) or ''}
+  return {token, left, whole(math.max(0, hold - now)), record and said(record) or ''}
+end
+
+-- The record of a waiter. In format 1 it was a list in JSON.
+local function who_of(waiter)
+  if waiter.format ~= '1' then return waiter.who end
+  local decoded, who = pcall(cjson.decode, waiter.who)
+  local record = {}
+  for i, name in ipairs({'host', 'pid', 'user', 'message'}) do
+    local text = decoded and type(who) == 'table' and who[i]
+    if type(text) == 'string' then record[name] = encoded(text) end
+  end
+  return lines(record)
 end
 
 -- The number of live waiters (-1: unknown), and the first of them, each a record with when it
@@ -25,7 +37,7 @@ local function list_waiters(now)
       number = number + 1
       if number <= WAITERS_SHOWN and not waiter.newer then
         local came = whole(math.floor(read_end(ids[i + 1]) / 1000))
-        first[#first + 1] = 'came ' .. came .. '\nmode ' .. waiter.mode .. '\nslots ' .. waiter.slots .. '\n' .. waiter.who
+        first[#first + 1] = 'came ' .. came .. '\nmode ' .. waiter.mode .. '\nslots ' .. waiter.slots .. '\n' .. who_of(waiter)
       end
     end
   end

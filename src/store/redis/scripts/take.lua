@@ -95,9 +95,9 @@ end
 -- of the hosts.
 local function done()
   local began = once_per > 0 and tonumber(string.match(known.success or '', '^%d+'))
-  local since = tonumber(string.match(wanted, '\nsince (%d+)')) or 0
+  local since = tonumber(wanted:match('\nsince (%d+)')) or 0
   if not began or math.abs(since - began) >= once_per then return nil end
-  local start, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
+  local start, host = known.success:match('^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
   skip()
   try('PEXPIRE', counts, whole(kept_ms()))
   return {'done', start or '0', host or ''}
@@ -127,7 +127,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   local of_slots = mode_in_force == 'slots'
   return {'held', left, ask, mode_in_force, reserved or '', place, whole(came), uncalled, of_slots and known.slots or '',
     of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
-    whole(paused), known.paused_by or '', known.pause_why or '', who and lines(who) or ''}
+    whole(paused), known.paused_by or '', known.pause_why or '', who and said(who) or ''}
 end
 
 -- --- what was before ---
