@@ -67,7 +67,7 @@ EXCLUSIVE = [
         release("A", "a", result="status 0"), RELEASED, {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
     row("it is kept", A, release("A", "a", hold=5000), RELEASED, {**NOTED, "meta record": kept(), "lock ends": at(5000)}),
     row("it is kept for longer than its lease", held_by("A", "a", left=3000), release("A", "a", hold=5000), RELEASED,
-        {**NOTED, "meta record": kept()}),
+        {**NOTED, "meta record": kept(), "lock ends": at(3000)}),
     row("it is kept, and had no end", without(A, "lock ends"), release("A", "a", hold=5000), RELEASED,
         {**NOTED, "meta record": kept(), "lock ends": at(5000)}),
     row("it is kept as long as was asked for at the take", held_by("A", "a", stored=record("a", hold=at(5000))), release("A", "a", hold=""), RELEASED,
