@@ -130,7 +130,7 @@ static void clear(const struct field *field, void *at)
         set_number(field, at, field->none);
 }
 
-/* Other programs may have written it: times are cut so that sums of two do not overflow. */
+/* Other programs may have written the value: times are cut so that sums of two do not overflow. */
 static bool parse_number(const struct field *field, void *at, const char *value)
 {
     const int64_t century_ms = DURATION_FOREVER.ns / NS_PER_MS;
@@ -150,7 +150,7 @@ static bool parse_number(const struct field *field, void *at, const char *value)
     return true;
 }
 
-/* The time of the end is a field of its own. */
+/* Keeps the time of the end, which is a field of its own. */
 static bool parse_end(struct run_end *end, const char *value)
 {
     int64_t ended_ms = end->ended_ms;
@@ -178,7 +178,7 @@ bool field_set(const struct field *field, void *object, const char *value)
     return true;
 }
 
-/* The value as text, perhaps in `room`; "" for none. */
+/* The value as text, which may be in `room`; "" for none. */
 static const char *value_of(const struct field *field, const void *object, char room[RUN_END_SIZE])
 {
     const void *at = (const char *)object + field->offset;
@@ -249,8 +249,8 @@ static const struct field *named(const struct fields *fields, const char *name, 
     return NULL;
 }
 
-/* An encoded value of `length` bytes. Unlike field_set() this cuts no text: a token or a key would
- * be another one. */
+/* Reads an encoded value of `length` bytes. Unlike field_set() this cuts no text: a token or key
+ * that is cut would be a different one. */
 static bool read_value(const struct field *field, void *object, const char *value, size_t length)
 {
     char text[FIELD_TEXT_SIZE];

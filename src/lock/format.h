@@ -1,16 +1,16 @@
-/* The number of the format in which all stores write: in each lock's {K}:meta, in the records
- * of those who share a lock or wait for it, in lock files and in the table beside them.
+/* The number of the format in which all stores write: each lock's {K}:meta, the records of waiters
+ * and of holders that share a lock, lock files, and the table beside them.
  *
- * A dlock reads the formats up to its own. A lock that is free is taken in its own format; as
- * long as it is held or has older waiters, what is written there stays in the format found.
- * A newer format is neither interpreted nor changed: the lock is refused.
+ * A dlock reads all formats up to its own. When it acquires a free lock, it writes in its own
+ * format; while the lock is held or has older waiters, it keeps to the format found. It neither
+ * interprets nor changes a newer format: it refuses the lock.
  *
- * The number rises if an older dlock would misread or damage what a new one writes. A field that
- * an older dlock may ignore needs no new number: all stores skip fields that they do not know,
- * and keep those of {K}:meta and of a lock file's memory of runs.
+ * The number rises if an older dlock would misread or damage what a newer one writes. A field that
+ * an older dlock may ignore needs no new number: all stores skip unknown fields, and keep the
+ * unknown fields of {K}:meta and of a lock file's memory of runs.
  *
  *   1   records in Redis are JSON
- *   2   records are lines, runs are rows (lock/fields.h), in Redis as in files. Reserved, in both:
+ *   2   records are lines, runs are rows (lock/fields.h), in Redis and in files. Reserved, in both:
  *       "history", the last 32 runs, newest first, one row each of start, length, end and
  *       host; "typical", a row of median, ninth decile, longest and number of their successes */
 #ifndef DLOCK_LOCK_FORMAT_H
@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#ifndef STORE_FORMAT /* tests build one of the next format */
+#ifndef STORE_FORMAT /* tests also build a dlock of the next format */
 #define STORE_FORMAT 2
 #endif
 

@@ -84,7 +84,7 @@ bool lease_as_good_as_over(const struct lease *lease)
     return deadline_passed(lease_warning_time(lease, lease->deadline));
 }
 
-/* Within one script the clock is read twice, and rounded. */
+/* A script reads the clock twice, and rounds the times. */
 static bool is_same_end(int64_t a_ms, int64_t b_ms)
 {
     enum { SLACK_MS = 20 };
@@ -149,8 +149,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     holder_fill_place(holder);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
-    /* Containers and root's units have neither. Not getpwuid(3): it may load
-     * and ask a directory service at every run. */
+    /* Containers and root's units have neither variable. Not getpwuid(3), which may load and ask a
+     * directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')
         user = getenv("USER");
@@ -161,7 +161,7 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     text_copy(holder->command, sizeof holder->command, command != NULL ? command : stat.name);
 }
 
-/* Whatever they mean. */
+/* The same numbers may mean different processes in different places. */
 static bool has_same_numbers(const struct holder *a, const struct holder *b)
 {
     return a->pid == b->pid && a->pid_start == b->pid_start;

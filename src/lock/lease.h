@@ -1,5 +1,5 @@
-/* A lease: a lock that we hold until a deadline. Also the request to a backend,
- * and the holder of a lock that we could not acquire. */
+/* A lease: a lock that we hold until a deadline. Also the request to a backend, and the holder of a
+ * lock that we could not acquire. */
 #ifndef DLOCK_LOCK_LEASE_H
 #define DLOCK_LOCK_LEASE_H
 
@@ -12,17 +12,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* No lease is longer than this when it is taken or extended. */
+/* The longest lease that can be acquired or set by an extension. */
 enum { LEASE_MOST_DAYS = 30 };
 #define LEASE_MOST DURATION_S(INT64_C(86400) * LEASE_MOST_DAYS)
 
-/* Of --message, in bytes. */
+/* The longest --message, in bytes. */
 enum { MESSAGE_MOST = 256 };
 
-/* "USER@HOST", of struct holder. */
+/* Room for "USER@HOST" of a struct holder. */
 enum { FORCER_SIZE = 64 + 256 };
 
-/* Until it ends, nobody takes the lock; its holders keep it. */
+/* Until the pause ends, no process can acquire the lock; its holders keep it. */
 struct pause {
     struct duration left; /* 0: the lock is not paused */
     char by[FORCER_SIZE];
@@ -32,7 +32,7 @@ struct pause {
 enum lock_mode {
     MODE_EXCLUSIVE, /* one holder */
     MODE_SHARED,    /* any number of holders, no exclusive one */
-    MODE_SLOTS,     /* at most this many holders, each in a slot of its own */
+    MODE_SLOTS,     /* at most a given number of holders, each in a slot of its own */
 };
 
 /* "exclusive", "shared", "slots": as in records, keys and --json. */
@@ -42,57 +42,57 @@ const char *lock_mode_name(enum lock_mode mode);
 bool lock_mode_parse(const char *name, enum lock_mode *mode);
 
 enum refusal {
-    REFUSED_HELD,   /* a holder has the lock, or its --hold-at-least goes on */
-    REFUSED_QUEUED, /* the lock is free: earlier waiters come first */
-    REFUSED_DONE,   /* by once_per; since_wall_ms, host: of the run that was a success */
+    REFUSED_HELD,   /* the lock is held, or its --hold-at-least goes on */
+    REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
+    REFUSED_DONE,   /* by once_per; since_wall_ms and host are those of the successful run */
 };
 
-/* The holder of a lock, for people to read and for records. All of it is
- * foreign text if it comes from a server or a file. */
+/* The holder of a lock, for people to read and for records. All of it is foreign text if it comes
+ * from a server or a file. */
 struct holder {
     bool known;    /* false: another client's lock, with no details */
     bool expires;  /* true if `left` is known */
-    bool shares;   /* one of several, in a mode other than MODE_EXCLUSIVE */
+    bool shares;   /* the mode is not MODE_EXCLUSIVE: the lock may have several holders */
     bool detached; /* no process holds it: --acquire */
-    bool kept;     /* it has released the lock, or ended: only --hold-at-least keeps others out */
-    enum refusal refusal; /* of a request for the lock */
-    int ahead;            /* how many earlier waiters; -1: not known */
+    bool kept;     /* the holder has released or has ended: only --hold-at-least keeps others out */
+    enum refusal refusal; /* why a request for the lock was refused */
+    int ahead;            /* number of earlier waiters; -1: unknown */
     int slots,
-        slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
+        slots_taken; /* in force, and how many of them are held; 0: the mode is another one */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
-    int64_t pid_start; /* field 22 of /proc/PID/stat: a later process with its pid has another */
-    int64_t pid_space; /* proc_pid_space() of the process that gave the pid; 0: unknown */
-    char take_id[TOKEN_SIZE]; /* of the take that has the lock; "": unknown */
+    int64_t pid_start; /* field 22 of /proc/PID/stat: a later process with this pid has another */
+    int64_t pid_space; /* proc_pid_space() of the process that reported the pid; 0: unknown */
+    char take_id[TOKEN_SIZE]; /* of the take that acquired the lock; "": unknown */
     char host[256];
     char boot_id[40];
     char user[64];
     char command[128]; /* the command's argv[0] */
     char message[MESSAGE_MOST + 1];
-    struct pause pause; /* whether it has a holder or not */
+    struct pause pause; /* of the lock, whether or not it has a holder */
 };
 
-/* The request to a backend. The strings belong to the caller and live as long
- * as the backend does. */
+/* The request to a backend. The strings belong to the caller and live as long as the backend
+ * does. */
 struct lock_request {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* no other run has it; the token may be one that the user chose */
+    const char *take_id; /* unique to this run, while the token may be one that the user chose */
     struct duration ttl;
     struct deadline
-        end; /* of a lease that goes on elsewhere: shortens the TTL as it is sent; 0: nothing does */
-    struct duration hold_at_least; /* others are kept out this long, however soon it is released */
-    struct duration once_per; /* refused if the last success began less than that ago; 0: never */
+        end; /* end of a lease that goes on elsewhere: when sent, the TTL is cut to it; 0: none */
+    struct duration hold_at_least; /* keeps others out this long, even after a release */
+    struct duration once_per; /* refuse if the last success began less than this ago; 0: never */
     struct duration remember; /* how long the run is remembered; 0: not at all */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     bool
-        detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
-    bool waits;             /* if refused, the caller asks again, and is in the queue */
-    bool attended;          /* a user is watching: what is shown of the holder should be fresh */
-    bool last;              /* if this is refused, it is given up: counted as conflict or timeout */
+        detached; /* no process of ours stays to hold the lock: it lasts until its deadline or release */
+    bool waits;             /* if refused, the caller asks again and is in the queue */
+    bool attended;          /* a user is watching: what dlock shows of the holder should be fresh */
+    bool last;              /* the caller gives up if refused: counted as conflict or timeout */
     struct duration waited; /* so far */
     struct holder self;
 };
@@ -101,99 +101,97 @@ struct lease {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* "": not known, the token alone shows that it is ours */
-    bool outside;        /* another process took it: its mode and hold are not known here */
+    const char *take_id; /* "": unknown; the token alone shows that the lock is ours */
+    bool outside;        /* another process acquired it: its mode and hold are unknown here */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
-    struct duration set;   /* its length as last set: the TTL, or another client's change of it */
-    int64_t fence;         /* rises with every take of the lock */
-    struct deadline taken; /* before the take was sent */
-    struct deadline deadline; /* from which on we may not hold it any more */
+    struct duration set;      /* length as last set: the TTL, or another client's change */
+    int64_t fence;            /* rises with every take of the lock */
+    struct deadline taken;    /* before the take was sent */
+    struct deadline deadline; /* from then on we must not hold the lock */
     struct deadline
-        granted; /* that, as it was last set; the deadline is sooner while the store's clock is ahead */
-    int64_t end_ms; /* its end on the store's own clock, as it was last set; 0: not known */
+        granted;    /* as last set; `deadline` is sooner while the store's clock is ahead */
+    int64_t end_ms; /* its end on the store's clock, as last set; 0: unknown */
     struct deadline
-        hold; /* until which others are kept out after the release; in the past: not at all */
-    int64_t began_ms; /* wall clock: when it was known to be taken, which is when a run begins */
-    bool lost;        /* it ended or was lost before the command did: counted at the release */
+        hold; /* keeps others out until then, even after the release; in the past: no hold */
+    int64_t began_ms; /* wall clock: when we knew that we had acquired it, which starts the run */
+    bool lost;        /* ended or lost before the command ended: counted at the release */
     struct duration remember; /* as requested */
-    struct run_end end;       /* of its run: to be remembered at the release */
+    struct run_end end;       /* how its run ended: remembered at the release */
 };
 
-/* By how much a lease is shortened at its end, since two clocks never run
- * alike: 1 % of the TTL, at least 2 ms, at most 1 s. (As in Redlock's validity
- * time: redis.io, "Distributed Locks with Redis".) */
+/* By how much a lease is shortened at its end, because two clocks never run alike: 1 % of the TTL,
+ * at least 2 ms, at most 1 s. (Compare Redlock's validity time: redis.io, "Distributed Locks with
+ * Redis".) */
 struct duration lease_drift(struct duration ttl);
 
-/* Starts the lease, which was just taken: it counts from `before`, the moment before its take
- * was sent; its hold and its run count from now, as the request may have been long on its way. */
+/* Starts the lease of a lock that was just acquired. The lease counts from `before`, the moment
+ * before the take was sent. Its hold and its run count from now, because the request may have been
+ * under way for long. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
 
-/* How long before its end the worker under a lease is asked to stop: as --grace
- * says, or, if that is negative, a tenth of the lease as it was last set, at
- * most 10 s. */
+/* How long before the end of a lease the worker is asked to stop: `given`, the value of --grace,
+ * or, if that is negative, a tenth of the lease as last set, at most 10 s. */
 struct duration lease_grace(struct duration set, struct duration given);
 
-/* True if a lease that was last set to this lasts, more or less, as long as it
- * was taken for: a check that came late reports an extension as less. */
+/* True if `set` is about the TTL that the lease was acquired with: a check that came late reports
+ * an extension as shorter. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
 struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline);
 
-/* True if no more than that is left: too little to start a command with. */
+/* True if only the last tenth or less is left: too little to start a command with. */
 bool lease_as_good_as_over(const struct lease *lease);
 
-/* Takes in what a check reported: asked at `before`, answered at `after`, the store
- * keeps the lock `left` longer, until end_ms of its own clock.
+/* Adopts what a check reported. The check was sent at `before` and answered at `after`; the store
+ * keeps the lock `left` longer, until end_ms on its own clock.
  *
- *   end_ms differs      the lease was set to another length: that counts
- *   end_ms is the same  it was not; if `left` differs, the store's clock was set:
+ *   end_ms differs      the lease was set to another length, which counts
+ *   end_ms is the same  the lease was not set; if `left` differs, the store's clock was set:
  *     `left` is more      the deadline stays
  *     `left` is less      the store keeps the lock no longer than that: the deadline
  *                         is sooner, until the clock is set back */
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
                  struct duration left, int64_t end_ms);
 
-/* The store has promised, asked at `before`, to keep the lock for `least`. */
+/* The store, asked at `before`, has promised to keep the lock for at least `least`. */
 void lease_extend(struct lease *lease, struct deadline before, struct duration least);
 
-/* The lease ends no later than that. */
+/* Lets the lease end no later than `end`. */
 void lease_cut(struct lease *lease, struct deadline end);
 
-/* When a holder's lease, and a pause, will just have ended; DEADLINE_NEVER: not known. */
+/* When a holder's lease and the lock's pause will just have ended; DEADLINE_NEVER: unknown. */
 struct deadline holder_end(const struct holder *holder);
 
-/* Fills in host, boot id, pid, its start time, user and the command's name
- * (NULL: that of the process). pid 0 is this process. Whatever cannot be found
- * stays empty: it is for display. */
+/* Fills in host, boot id, pid and its start time, user and command name (NULL: the process's name).
+ * pid 0 is this process. Whatever cannot be found stays empty, because it is only displayed. */
 void holder_fill(struct holder *holder, pid_t pid, const char *command);
 
-/* Fills in what gives its pid a meaning: this boot, and our pid namespace. */
+/* Fills in what gives the holder's pid a meaning: this boot, and our pid namespace. */
 void holder_fill_place(struct holder *holder);
 
-/* True if the holder's pid means the same to us as to it: it is of our boot,
- * and of our pid namespace. Containers share the boot, dlock is pid 1 in many,
- * and two that start within 10 ms have the same start time. If one of both is
- * unknown, in a record or on this host, the answer is no: a process that is
- * wrongly taken for another waits, but one that wrongly takes another for
- * itself has no lock. */
+/* True if the holder's pid means the same to us as to the holder: both are of one boot and one pid
+ * namespace. Containers share the boot, dlock is pid 1 in many, and two processes that start within
+ * 10 ms have the same start time. False if boot or namespace is unknown, in the record or on this
+ * host. A process that wrongly sees another one in the holder waits; a process that wrongly sees
+ * itself in the holder runs without the lock. */
 bool holder_is_near(const struct holder *holder, const struct holder *self);
 
-/* Whether the holder's process lives. */
+/* Whether the holder's process is alive. */
 enum process_life holder_life(const struct holder *holder);
 
-/* The same of one whose process has yet to release the lock; PROCESS_UNKNOWN of others. */
+/* The same, but PROCESS_UNKNOWN unless the holder's process must still release the lock. */
 enum process_life holder_life_held(const struct holder *holder);
 
-/* True if it is that very process. */
+/* True if the holder is the process `self`. */
 bool holder_is_process(const struct holder *holder, const struct holder *self);
 
-/* True if two stores report the same holder, even with little detail. The start
- * of the holding may differ by the time between two takes. */
+/* True if two stores report the same holder, even with little detail. The times of acquisition may
+ * differ by the time between the holder's two takes. */
 bool holder_is_same(const struct holder *a, const struct holder *b);
 
 #endif

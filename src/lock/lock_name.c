@@ -39,8 +39,8 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name
     snprintf(key, LOCK_KEY_SIZE, "%s%s", prefix, name);
 }
 
-/* The first '{' and what follows it up to the first '}' after it: Redis Cluster
- * computes the slot from that, unless there is nothing between them. */
+/* Finds the first '{' and the text up to the next '}': Redis Cluster computes the slot from what is
+ * between them, unless that is empty. Returns the length with the braces; 0: no tag. */
 static size_t hash_tag(const char *key, const char **tag)
 {
     const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
@@ -148,7 +148,7 @@ bool token_valid(const char *token, struct errmsg *why)
             return false;
         }
     }
-    /* The value of the plain key while several share the lock. */
+    /* The value of the lock's key in Redis while several holders share the lock. */
     static const char shared[] = "dlock:shared";
     if (strncmp(token, shared, strlen(shared)) == 0) {
         errmsg_set(why, "this text marks a shared lock and cannot be an owner token");

@@ -13,38 +13,37 @@ enum {
     LOCK_KEY_SIZE = 2 * LOCK_NAME_MAX + 16,
 };
 
-/* 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false
- * with *why set; `what` begins that text ("the lock name"). */
+/* True if the name is 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false
+ * with *why set, a text that starts with `what` ("the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
-/* PREFIX + NAME. Both have passed lock_name_valid() (the prefix may be empty), so
- * it fits. */
+/* PREFIX + NAME. The key has room for both, because they have passed lock_name_valid() (the prefix
+ * may be empty). */
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
-/* The key of the lock's companion `part` ("meta"), which Redis Cluster puts
- * into the same slot: {KEY}:part, or, if KEY has a hash tag already,
- * TAGKEY:part. It begins with a brace, as no key does that has a prefix without
- * one. (Redis Cluster specification, "Hash tags". A key with a '}' but no tag
- * has no such companion; only Cluster minds.) */
+/* The key of the lock's companion `part` ("meta"), which Redis Cluster puts into the same slot:
+ * {KEY}:part, or TAGKEY:part if KEY already has a hash tag. The companion begins with a brace,
+ * which no key does unless its prefix does. (Redis Cluster specification, "Hash tags". If a key has
+ * a '}' but no tag, its companion is in another slot, which matters to Cluster only.) */
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
-/* The name of the lock's file: the key percent-encoded, plus ".lock". If that
- * would be longer than a file name may be, it keeps a readable head, and a
- * digest (an RFC 4122 version 5 UUID of the key) makes it distinct. */
+/* The name of the lock's file: the key percent-encoded, plus ".lock". If that is too long for a
+ * file name, the name is a readable head of it and a digest that makes the name unique (an RFC 4122
+ * version 5 UUID of the key). */
 #define LOCK_FILE_NAME_SIZE 256
 void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key);
 
-/* A lock's name as its digest, for keys that do not reveal it. */
+/* A digest of a lock's name, for keys that do not reveal the name. */
 
 enum { LOCK_NAME_DIGEST_SIZE = 64 + 1 };
 
-/* SHA-256 of the name's bytes (FIPS 180-4), or with a secret HMAC-SHA-256 under it
- * (RFC 2104), in lower-case hexadecimal. LOCK_OK; LOCK_INVALID: there is no
- * OpenSSL here; LOCK_SYSTEM. */
+/* SHA-256 of the name's bytes (FIPS 180-4), or HMAC-SHA-256 with the secret if there is one (RFC
+ * 2104), in lower-case hexadecimal. LOCK_OK; LOCK_INVALID: this host has no OpenSSL;
+ * LOCK_SYSTEM. */
 enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char *name,
                                   const struct secret *secret, struct errmsg *why);
 
-/* True if the text looks like one. */
+/* True if the text looks like a digest. */
 bool lock_name_is_digest(const char *text);
 
 /* --- owner tokens: the proof that a lock is ours --------------------------- */
@@ -54,8 +53,8 @@ bool lock_name_is_digest(const char *text);
 /* Writes a fresh UUID v4 (RFC 4122), from the kernel's random numbers. */
 void token_make(char token[TOKEN_SIZE]);
 
-/* A token given by the user: 1 to 256 printable ASCII characters without a
- * space, since spaces separate it in DLOCK_HELD. */
+/* True if a token of the user's own is valid: 1 to 256 printable ASCII characters, without spaces,
+ * because spaces separate tokens in DLOCK_HELD. */
 bool token_valid(const char *token, struct errmsg *why);
 
 #endif

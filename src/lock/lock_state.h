@@ -1,5 +1,5 @@
-/* The state of a lock as its store knows it, for --status, --list and --force-release.
- * All text in it is foreign. */
+/* The state of a lock as its store knows it, for --status, --list and --force-release. All text in
+ * it comes from others. */
 #ifndef DLOCK_LOCK_LOCK_STATE_H
 #define DLOCK_LOCK_LOCK_STATE_H
 
@@ -17,21 +17,21 @@ struct lock_owner {
     struct holder holder; /* known: false for another client's lock */
     int64_t fence;        /* 0: unknown */
     int slot;             /* -1: none */
-    struct duration ttl;  /* with which it was taken; 0: unknown */
+    struct duration ttl;  /* as set by the take; 0: unknown */
     struct duration hold_left;
 };
 
-/* Since the store keeps them: 30 days after the last take on Redis. */
+/* Counted for as long as the store keeps them: on Redis, until 30 days after the last take. */
 struct lock_counts {
-    int64_t takes;     /* how often it was taken */
-    int64_t conflicts; /* not taken: held, and the caller did not wait */
-    int64_t timeouts;  /* not taken: held until the caller's wait was over */
+    int64_t takes;     /* how often the lock was acquired */
+    int64_t conflicts; /* not acquired: the lock was held, and the caller did not wait */
+    int64_t timeouts;  /* not acquired: the lock was held until the end of the caller's wait */
     int64_t losses;    /* a holder found that it had lost the lock */
     int64_t waited_ms; /* by all waiters */
     int64_t held_ms;   /* by all holders that released */
 };
 
-/* One of those who wait; so many of them are known at most. */
+/* A waiter. At most WAITERS_SHOWN of them are known. */
 enum { WAITERS_SHOWN = 20 };
 
 struct lock_waiter {
@@ -51,52 +51,53 @@ struct lock_state {
     bool locked;
     enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
     int slots;                 /* of MODE_SLOTS, otherwise 0 */
-    int waiters;               /* processes that ask for it again and again; -1: unknown */
+    int waiters;               /* processes that wait for the lock; -1: unknown */
     struct lock_waiter *queue; /* the first waiters in order, as far as the store knows them */
     size_t queue_count;
     struct pause pause;
     struct lock_owner *owners; /* none if it is free */
     size_t owner_count;
-    int64_t last_fence;       /* of the last take; 0: unknown */
-    int64_t released_wall_ms; /* of the last release; 0: unknown */
+    int64_t last_fence;       /* fence of the last take; 0: unknown */
+    int64_t released_wall_ms; /* time of the last release; 0: unknown */
     char last_owner[TOKEN_SIZE];
     struct lock_counts counts;
-    struct run_memory memory; /* a holder whose lease has ended without a release counts as lost */
+    struct run_memory memory; /* a run whose lease has ended without a release counts as lost */
 };
 
 /* The caller of --force-release or --pause, as "USER@HOST". */
 void lock_forcer(char text[FORCER_SIZE]);
 
-/* Sets the message about a lock that "USER@HOST" took away. */
+/* Sets the message that `by` ("USER@HOST") took the lock away. */
 void lock_forced(struct errmsg *why, const char *by);
 
-/* Room for `count` owners, empty. False if memory is short. */
+/* Makes room for `count` empty owners. False if memory is short. */
 bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
 
-/* In a list, a look that failed since the lock has a newer format, or cannot be used, is a state like any other. */
+/* For lists, in which a lock that cannot be used or has a newer format is a state like any other:
+ * turns the failure of its look into LOCK_OK. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 
-/* Which locks are listed, and to whom. */
+/* Which locks are listed, and to which function. */
 struct listing {
-    const char *prefix;  /* of their keys */
+    const char *prefix;  /* of the keys */
     const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */
-    bool all;            /* free locks that are paused or remember a run, too */
+    bool all;            /* also free locks that are paused or remember a run */
     bool (*visit)(void *data, const struct lock_state *); /* called for each; false ends the list */
     void *data;
 };
 
-/* True if a list shows it: it is held, or its format is newer; or, with `all`, it is paused or
- * remembers a run. */
+/* True if a list shows the lock: it is held, or its format is newer; or, with `all`, it is paused
+ * or remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token);
 
-/* The keys of locks that a search has found, before each is looked at. */
+/* The keys of locks that a search has found, before dlock looks at each. */
 
 struct key_list {
     char **keys;
@@ -106,10 +107,10 @@ struct key_list {
 /* Adds a copy of `key`. False if memory is short. */
 bool key_list_add(struct key_list *list, const char *key);
 
-/* Sorts them by their bytes, and removes duplicates. */
+/* Sorts the keys by their bytes, and removes duplicates. */
 void key_list_sort(struct key_list *list);
 
-/* Frees its contents, and leaves it empty. */
+/* Frees the contents, and leaves the list empty. */
 void key_list_free(struct key_list *list);
 
 #endif

@@ -1,5 +1,5 @@
-/* The result of a request to a lock store, or to what a store needs, sorted by what the caller can
- * do about it. The text for people is in the struct errmsg beside it. */
+/* The result of a request to a lock store, or to something that a store needs, sorted by what the
+ * caller can do about it. The text for people is in the struct errmsg beside it. */
 #ifndef DLOCK_LOCK_RESULT_H
 #define DLOCK_LOCK_RESULT_H
 
@@ -10,13 +10,13 @@
 #include <stdbool.h>
 
 enum lock_result {
-    LOCK_OK,          /* done: taken, still ours, released */
-    LOCK_HELD,        /* another has it: wait or give up */
-    LOCK_GONE,        /* it is not ours any more: it has no holder */
-    LOCK_FOREIGN,     /* it is not ours: it is held under another token */
-    LOCK_RELEASED,    /* it was ours, and was released with its own token */
-    LOCK_ENDED,       /* it is not ours: its lease ended before a release reached the service */
-    LOCK_UNAVAILABLE, /* the service did not answer usably: try again */
+    LOCK_OK,       /* done: acquired, still ours, released */
+    LOCK_HELD,     /* another process holds it: wait or give up */
+    LOCK_GONE,     /* it is no longer ours: it has no holder */
+    LOCK_FOREIGN,  /* it is not ours: it is held under another token */
+    LOCK_RELEASED, /* it was ours, and was released with its own token */
+    LOCK_ENDED,    /* it is no longer ours: its lease ended before a release reached the service */
+    LOCK_UNAVAILABLE, /* the service gave no usable answer: try again */
     LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
     LOCK_INVALID,     /* the configuration cannot be used */
     LOCK_CANT_CREATE, /* the lock file cannot be created */
@@ -24,13 +24,13 @@ enum lock_result {
     LOCK_SYSTEM,      /* out of memory, descriptors, ... */
 };
 
-/* True if a lock that we had was taken from us, or has expired. */
+/* True if a lock that we held was taken away from us, or has expired. */
 static inline bool lock_is_lost(enum lock_result result)
 {
     return result == LOCK_GONE || result == LOCK_FOREIGN;
 }
 
-/* True if a lock that we had is not ours any more, for whatever reason. */
+/* True if a lock that we held is no longer ours, for whatever reason. */
 static inline bool lock_is_past(enum lock_result result)
 {
     return lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_ENDED;
@@ -71,7 +71,7 @@ static inline enum lock_result file_error_result(int error)
     }
 }
 
-/* The result for a false of secret_read() with this errno: the file may not be read, or cannot be
+/* The result if secret_read() fails with this errno: the file may not be read, or cannot be
  * used. */
 static inline enum lock_result secret_error_result(int error)
 {
