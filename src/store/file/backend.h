@@ -1,5 +1,5 @@
-/* Locks on this host: flock(2) on a file, which the kernel frees when its holder dies. And the
- * directory of lock files: its path, and whether it can be trusted. */
+/* Locks on this host: flock(2) on a file; the kernel frees the lock when its holder dies. Also the
+ * directory of lock files: its path, and whether dlock can trust it. */
 #ifndef DLOCK_STORE_FILE_BACKEND_H
 #define DLOCK_STORE_FILE_BACKEND_H
 
@@ -8,10 +8,9 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* Opens the backend for lock files in `dir` (NULL: the default); each
- * file has a lease record and is removed at its release.
- * LOCK_OK with *backend set, which the caller closes with its close(); otherwise as
- * lock_dir_open(). */
+/* Opens the backend for lock files in `dir` (NULL: the default). Each file has a lease record and
+ * is removed at its release. LOCK_OK with *backend set, which the caller closes with its close();
+ * otherwise the results of lock_dir_open(). */
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why);
 
 /* Opens the backend for the one file at `path`: --lock-file. The file is created empty if it is
@@ -20,13 +19,13 @@ enum lock_result dir_backend_open(struct backend **opened, const char *dir, stru
  * LOCK_OK with *backend set; LOCK_SYSTEM, LOCK_INVALID with *why set. */
 enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why);
 
-/* The default directory of a user is in the first of these places that exists and, except for
- * root, lets all users write. */
+/* A user's default directory is in the first of these places that exists and, except for root, is
+ * writable for all users. */
 enum lock_dir_place {
     LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID */
     LOCK_DIR_RUN,      /* /run/dlock/UID: made by packages */
     LOCK_DIR_TMP,      /* /tmp/dlock-UID */
-    LOCK_DIR_GIVEN,    /* none of them */
+    LOCK_DIR_GIVEN,    /* a directory that the user gave */
 };
 
 void lock_dir_default(enum lock_dir_place place, char *path, size_t size);
@@ -37,45 +36,46 @@ struct lock_dir {
     char path[4096];
 };
 
-/* Opens `path`, or the default if it is NULL, which must not be in a /tmp that only some of the
- * user's processes have. Creates it (0700) if it is missing. Refuses a link,
- * another user's directory, and a directory that others may write to without the sticky
- * bit; a sticky one owned by root is accepted for all users.
+/* Opens `path`, or the default directory if `path` is NULL. The default must not be in a /tmp that
+ * only some of the user's processes see. Creates a missing directory with mode 0700. Refuses a
+ * link, another user's directory, and a directory without the sticky bit that others may write to;
+ * accepts a sticky one of root's for all users.
  * LOCK_OK; LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
 enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why);
 
 void lock_dir_close(struct lock_dir *dir);
 
-/* True if the directory is ours, or root's for all users. */
+/* True if the directory is ours, or is sticky and root's, for all users. */
 bool lock_dir_may_use(const struct stat *status);
 
-/* True if its path still leads to it: it was not removed or replaced, and nothing is mounted
- * on it. */
+/* True if the directory is still at its path: it was not removed or replaced, and nothing is
+ * mounted on it. */
 bool lock_dir_stands(const struct lock_dir *dir);
 
-/* True if other users can have locks in it. */
+/* True if other users can have locks in the directory. */
 bool lock_dir_is_shared(const struct lock_dir *dir);
 
-/* The name of a file of dlock's own in it, `.WHAT-UID`: one for each user, since
- * others' cannot be opened in a shared directory. */
+/* The name of a file of dlock's own in a lock directory, `.WHAT-UID`: one for each user, because in
+ * a shared directory a user cannot open another user's file. */
 #define LOCK_DIR_OWN_SIZE 64
 void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
 
-/* True if we may write to this open file: a regular file of ours with a single link. In a
- * directory that is open to all, another user may have made it first, or have linked
- * another file of ours there, if the kernel allows it (fs.protected_hardlinks). */
+/* True if we may write to this open file: a regular file of ours with a single link. In a directory
+ * that all users may write to, another user may have made the file first, or have linked another
+ * file of ours there, if the kernel allows that (fs.protected_hardlinks). */
 bool lock_dir_may_write(const struct stat *status);
 
-/* Opens it read-write, creating it if it is missing, or read-only. -1 with errno. */
+/* Opens dlock's own file `.WHAT-UID`: with `make` read-write, creating it if it is missing;
+ * otherwise read-only. -1 with errno. */
 int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
 
-/* True if this last returned true at least `interval` ago, for warnings that should not
- * appear at every run. True if that cannot be found out. */
+/* For warnings that should not appear at every run: true if this function last returned true at
+ * least `interval` ago, or if that cannot be found out. */
 bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval);
 
 /* The kind of file system that a lock is on. */
 enum fs_kind {
-    FS_LOCAL,      /* or not known */
+    FS_LOCAL,      /* or unknown */
     FS_CONTAINER,  /* a container's own */
     FS_NETWORK,    /* the effect of flock(2) depends on the server and on the mount options */
     FS_WHOLE_FILE, /* as FS_NETWORK, and flock(2) locks all bytes, which excludes fcntl(2) locks */
@@ -86,7 +86,7 @@ struct fs_type {
     enum fs_kind kind;
 };
 
-/* Of an open file. False with errno. */
+/* The type of an open file's file system. False with errno. */
 bool fs_type_of(int fd, struct fs_type *type);
 
 #endif

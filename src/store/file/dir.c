@@ -24,10 +24,10 @@ void lock_dir_default(enum lock_dir_place place, char *path, size_t size)
         snprintf(path, size, "%s%lu", parents[place], (unsigned long)geteuid());
 }
 
-/* Not $XDG_RUNTIME_DIR: cron and services lack it, a login shell has it, and it is
- * removed at logout; two runs by one user would not see each other's locks. Nor /dev/shm: the
- * files there are removed too (RemoveIPC=). Nor does the place depend on what this process may
- * write to: a unit with a read-only /run/lock would have other locks than its user's shell. */
+/* Not $XDG_RUNTIME_DIR: a login shell has it and its files are removed at logout, but cron and
+ * services lack it, so two runs by one user would not see each other's locks. Not /dev/shm: files
+ * there are removed too (RemoveIPC=). The place does not depend on what this process may write to:
+ * otherwise a unit with a read-only /run/lock would have other locks than its user's shell. */
 static enum lock_dir_place default_place(void)
 {
     struct stat status;
@@ -38,9 +38,9 @@ static enum lock_dir_place default_place(void)
     return for_all ? LOCK_DIR_RUN : LOCK_DIR_TMP;
 }
 
-/* The line of /proc/self/mountinfo: "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS",
- * proc(5). With PrivateTmp=yes the root is in a directory of the unit; with
- * PrivateTmp=disconnected /tmp is a tmpfs of mode 0700, or a directory in one. */
+/* Judges a line of /proc/self/mountinfo, proc(5): "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE
+ * OPTIONS". With PrivateTmp=yes, ROOT is in a directory of the unit; with PrivateTmp=disconnected,
+ * /tmp is a tmpfs of mode 0700, or a directory in one. */
 static bool is_private(char *line)
 {
     const char *field[6] = {NULL};
@@ -56,7 +56,7 @@ static bool is_private(char *line)
            (tmpfs && (strcmp(root, "/") != 0 || strstr(type, "mode=700") != NULL));
 }
 
-/* True if other processes of the user have another /tmp. */
+/* True if other processes of the user may have another /tmp than this one. */
 static bool tmp_is_private(void)
 {
     char *line = NULL;
@@ -109,8 +109,8 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     return LOCK_OK;
 }
 
-/* Opens the directory, creating it if it is missing; no process may be started meanwhile. Sets
- * errno. */
+/* Opens the directory, creating it if it is missing. No process may be started meanwhile: it would
+ * inherit the umask of 0. Sets errno. */
 static int open_or_make(const char *path)
 {
     static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -141,7 +141,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
         lock_dir_default(dir->place, dir->path, sizeof dir->path);
     else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)
         return dir_refuse(dir, "has too long a path", why);
-    /* A slash at the end would make O_NOFOLLOW follow. */
+    /* With a slash at the end, open(2) would follow a link in spite of O_NOFOLLOW. */
     for (size_t end = strlen(dir->path); end > 1 && dir->path[end - 1] == '/'; end--)
         dir->path[end - 1] = '\0';
     dir->fd = open_or_make(dir->path);
@@ -209,19 +209,19 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
     int fd = lock_dir_open_own(dir, "degraded", true);
     if (fd < 0)
         return true;
-    /* An empty file is one that openat() has just made. */
+    /* An empty file has just been created. */
     bool due = fstat(fd, &status) != 0 || status.st_size == 0 ||
                wall_now_ms() - (int64_t)status.st_mtime * 1000 >= interval.ns / NS_PER_MS ||
                (int64_t)status.st_mtime * 1000 > wall_now_ms() + 1000;
     if (due)
-        (void)!pwrite(fd, "\n", 1, 0); /* if it fails: it is due next time too */
+        (void)!pwrite(fd, "\n", 1, 0); /* if this fails, the warning is due next time too */
     close(fd);
     return due;
 }
 
 /* --- its file system ------------------------------------------------------ */
 
-/* By statfs(2) and linux/magic.h; flock(2), NOTES. */
+/* Magic numbers from statfs(2) and linux/magic.h; effects of flock(2) from its NOTES. */
 static const struct {
     uint32_t magic;
     struct fs_type type;

@@ -1,59 +1,57 @@
 /* Locks in a directory: which process does what to a lock file, and in which order.
  *
- * A lock is held if the kernel has it locked for a live process, or if a record without a
- * process (a detached lease, or --hold-at-least) has a deadline that has not passed. All
- * changes to records, places or the path are made in the file's section
- * (lock_file_enter()), by a process that has verified inside it that the path still leads
- * to the file. Looking needs no section.
+ * A lock is held if the kernel has it locked for a live process, or if a record without a process
+ * (a detached lease, or --hold-at-least) has a deadline that has not passed. A process changes
+ * records, places or the path only in the file's section (lock_file_enter()), after it has verified
+ * there that the path still leads to the file. A look needs no section.
  *
- * The last process to leave removes the file, so that files do not pile up. A process
- * that opened it before that has a file that no other process will ever find. A removes
- * (its release, or --release and --force-release from outside), B takes:
+ * The last process to leave removes the file, so that files do not pile up. If another process
+ * opened the file before that, no other process will ever find the file that it has. A removes (its
+ * release, or --release and --force-release from outside), B acquires:
  *
- *   B opens before A removes and enters after -> the path differs -> B starts again.
- *   B enters before A -> A finds B's place held when it checks for remaining holders -> A
- *     does not remove; with --force-release it does, and B's first check finds its file
- *     gone.
- *   B opens after A has removed -> B has a new file, which A does not touch. A's command
- *     has ended, or has given up the lock, or is being stopped by its watch.
+ *   B opens before A removes, and enters after -> the path differs -> B starts again.
+ *   B enters before A -> A finds B's place held when it checks for other holders -> A does not
+ *     remove; with --force-release A does remove, and B's first check finds its file gone.
+ *   B opens after A has removed -> B has a new file, which A does not touch. A's command has ended,
+ *     or has given up the lock, or is being stopped by A's watch.
  *
- * A is killed in the section -> the kernel opens the section. A's record may be there
- * with its place not locked: then it is not held. A detached lease is held from the
- * moment its record is complete.
- * A is frozen in the section -> others are refused after a second, and only
- * --force-release proceeds without it. A looks at the path once more before it leaves the
- * section, and starts again if it differs. If A is frozen after that, it is a holder like
- * any other, and its watch finds the loss. If A is frozen between its very last look and
- * the removal of its own file, it removes another's file when it runs again, because no
- * call does both at once; the watch of that file's holder finds the loss.
- * A looks while B writes -> A reads the torn record again, and then treats it as that of
- * an unknown holder. B writes before it locks its place, so that no earlier holder's
- * record is taken for B's.
+ * A is killed in the section -> the kernel opens the section. If A's record is there but its place
+ * is not locked, the lock is not held. A detached lease is held from the moment its record is
+ * complete.
+ * A is frozen in the section -> after a second, others are refused; only --force-release proceeds
+ * without the section. When A runs again, it looks at the path once more before it leaves the
+ * section, and starts again if the path differs. If A is frozen after that look, it is a holder
+ * like any other, and its watch finds the loss. If A is frozen between its very last look and the
+ * removal of its own file, it removes another process's file when it runs again, because no call
+ * does both at once; the watch of that file's holder finds the loss.
+ * A looks while B writes -> A reads the torn record again, and then treats it as the record of an
+ * unknown holder. B writes before it locks its place, so that no earlier holder's record is
+ * mistaken for B's.
  *
- * A was released from outside -> its record says so before the file is removed, so that
- * A's check, which the removal wakes, can tell a release from a loss. Until that check,
- * at the latest, A keeps its place locked, and its slot is not given to others sooner.
- * Among others that share the lock A no longer counts. Once no other process holds the
- * lock, the next taker removes the file under A, which may be frozen.
+ * A's lock is released from outside -> A's record says so before the file is removed, so that A's
+ * check, which the removal wakes, can tell a release from a loss. That check unlocks A's place at
+ * the latest; A's slot goes to no other process before. A no longer counts as one of the holders
+ * that share the lock. Once no other process holds the lock, the next taker removes the file under
+ * A, which may be frozen.
  *
- * A waiter has a ticket in the file (queue.c), and the last holder to
- * leave keeps the file for it. With W waiting:
+ * A waiter has a ticket in the file (queue.c), and the last holder to leave keeps the file for the
+ * waiter. With W waiting:
  *
- *   W joins after A has checked for waiters -> A removes the file -> W, which is watching
- *     the file by then, asks once more and starts again with the new file.
- *   The file is removed under many waiters, by force or by hand -> the head is notified
- *     and starts again. It drops its ticket in the old file only once it has its place in
- *     the new one -> the waiter behind it, which that wakes, comes after it.
- *   The directory is removed under many waiters, or something is mounted on it -> the
- *     head is notified, or finds that at its next look -> it makes the directory again, or
- *     opens the one that is at the path now, its table as well.
- *   W gives up -> in the section it removes the file, if the lock has no holder and no
- *     other waiter. If A is still in the section, A sees W's ticket and keeps the file ->
- *     W then finds no holder. A process that joins after W has looked is woken when W's
- *     ticket goes, and starts again. If W is killed at that moment it leaves the file
- *     behind, as a killed holder does, for the next process to take over.
- *   W is frozen before it enters the section to give up, and others take the lock -> W
- *     looks at the file again in the section, and leaves theirs alone.
+ *   W joins after A has checked for waiters -> A removes the file -> W, which is watching the file
+ *     by then, asks once more and starts again with the new file.
+ *   The file is removed under many waiters, by force or by hand -> the head is notified and starts
+ *     again. It drops its ticket in the old file only once it has its place in the new one -> this
+ *     wakes the next waiter, which comes after the head in the new file, too.
+ *   The directory is removed under many waiters, or something is mounted on it -> the head is
+ *     notified, or finds out at its next look -> it makes the directory again, or opens the one
+ *     that is now at the path, and with it the table there.
+ *   W gives up -> in the section W removes the file, if the lock has no holder and no other waiter.
+ *     If A is still in the section, A sees W's ticket and keeps the file -> W then finds no holder.
+ *     A process that joins after W has looked is woken when W's ticket goes, and starts again. If W
+ *     is killed at that moment, it leaves the file behind, as a killed holder does, for the next
+ *     process.
+ *   W is frozen before it enters the section to give up, and others acquire the lock -> W looks at
+ *     the file again in the section, and leaves their file alone.
  *   A leaves -> it unlocks everything before it closes the file, which wakes the head.
  *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
 #include "store/file/file_int.h"
@@ -69,7 +67,7 @@
 
 enum { TRIES_MOST = 100 };
 
-/* How long a waiter that gives up tries to enter the section, to leave no file behind. */
+/* How long a waiter that gives up tries to enter the section, so that it leaves no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
 /* One call of take(). */
@@ -94,8 +92,8 @@ static bool is_done(const struct dir_backend *backend)
 
 /* --- may it have the lock? --------------------------------------------------- */
 
-/* True if it is known without a look at all places that the request may join the holders.
- * A token that the user chose may be that of any of them. */
+/* True if dlock knows, without a look at all places, that the request may join the holders. A token
+ * that the user chose may be that of any holder. */
 static bool may_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -106,8 +104,8 @@ static bool may_join(const struct take *take)
            survey_admits(&backend->survey, request);
 }
 
-/* True if any one holder is enough to refuse the request, and nothing of the others is
- * shown or waited for. */
+/* True if any one holder is enough to refuse the request, and dlock neither shows nor waits for the
+ * others. */
 static bool must_not_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -128,7 +126,8 @@ static void ask_once_per(const struct take *take)
         take->backend->done = runs.success;
 }
 
-/* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
+/* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_CANCELLED; LOCK_UNAVAILABLE, LOCK_INVALID with
+ * *why set. */
 static enum lock_result survey_places(const struct take *take, bool in_section)
 {
     struct dir_backend *backend = take->backend;
@@ -156,7 +155,7 @@ static enum lock_result survey_places(const struct take *take, bool in_section)
 
 /* --- take ---------------------------------------------------------------- */
 
-/* The file that we have open is gone, or its directory. */
+/* The file that we have open, or its directory, is gone: starts again. */
 static enum lock_result start_again(const struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -179,7 +178,7 @@ static enum lock_result occupy(const struct take *take, int place, int64_t fence
     take->lease->slot = request->mode == MODE_SLOTS ? place : -1;
     record_fill(&record, request, take->lease);
     take->lease->end_ms = record.expires.boot_ns / NS_PER_MS;
-    /* Records of earlier holders would only be read again and again. */
+    /* Cuts off the records of earlier holders, which would only be read again and again. */
     if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_MOST)
         (void)!ftruncate(file->fd, LOCK_RECORD_MOST);
 
@@ -194,8 +193,8 @@ static enum lock_result occupy(const struct take *take, int place, int64_t fence
     return LOCK_OK;
 }
 
-/* The lock is free for us. LOCK_HELD: flock(1) has the file, or a holder has not yet
- * noticed that its lock was released. */
+/* The lock is free for us: acquires it. LOCK_HELD: flock(1) has locked the file, or a holder has
+ * not yet noticed that its lock was released. */
 static enum lock_result settle(const struct take *take, int place)
 {
     struct store *store = &take->backend->store;
@@ -211,9 +210,9 @@ static enum lock_result settle(const struct take *take, int place)
     return result == LOCK_OK ? occupy(take, place, fence) : result;
 }
 
-/* We may have been frozen, and the lock taken away by force; or it is held in another directory:
- * two that take it in both look there after they have taken it. Then what was just taken is
- * released. */
+/* Checks that the lock is still ours: we may have been frozen, and the lock taken away by force. It
+ * may also be held in another default directory: two processes that acquire it in both each look
+ * there after the take. Then what was just acquired is released. */
 static enum lock_result confirm(const struct take *take, int place)
 {
     struct dir_backend *backend = take->backend;
@@ -235,8 +234,8 @@ static enum lock_result confirm(const struct take *take, int place)
     return result;
 }
 
-/* True if the kernel's lock on the file, which refuses us, belongs only to holders that have not
- * noticed a release; otherwise flock(1) may have it as well. */
+/* True if only holders that have not noticed their release have flock(2) on the file, which refuses
+ * us; otherwise flock(1) may have it as well. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64 };
@@ -275,7 +274,7 @@ static enum lock_result take_in_section(const struct take *take)
     return result;
 }
 
-/* LOCK_GONE: the file, or its directory, was removed meanwhile, or before. */
+/* LOCK_GONE: the file or its directory was removed, before or meanwhile. */
 static enum lock_result try_once(struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -289,7 +288,7 @@ static enum lock_result try_once(struct take *take)
                                             : lock_file_open(file, LOCK_FILE_TO_TAKE, take->why);
     if (result == LOCK_CANT_CREATE && !lock_dir_stands(&backend->store.dir))
         return LOCK_GONE;
-    /* A request that will be refused need not keep others out of the section. */
+    /* A request that will be refused need not keep other processes out of the section. */
     if (result == LOCK_OK && file->size > 0)
         result = survey_places(take, false);
     if (result != LOCK_OK)
@@ -303,18 +302,18 @@ static enum lock_result try_once(struct take *take)
     return result;
 }
 
-/* Stops waiting for the file. */
+/* Stops waiting in the file. */
 static void stop_waiting(struct dir_backend *backend)
 {
     struct lock_file *file = &backend->file;
     struct bound bound = {deadline_after(tidy_limit), -1};
     if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, NULL) == LOCK_OK)
-        store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
+        store_tidy(&backend->store, file, bound); /* the file may have been kept only for us */
     dir_let_go(backend);
     fd_close(&backend->left_fd);
 }
 
-/* Says who has the lock, or comes first. */
+/* Describes what refuses the request: a holder, earlier waiters or once_per. */
 static void describe_refusal(const struct take *take, struct holder *holder)
 {
     const struct dir_backend *backend = take->backend;
@@ -385,7 +384,7 @@ static enum lock_result dir_take(struct backend *base, const struct lock_request
 
     enum lock_result result = try_once(&take);
     for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
-        result = start_again(&take); /* the last holder has just removed it */
+        result = start_again(&take); /* the last holder has just removed the file */
         if (result == LOCK_OK)
             result = try_once(&take);
     }
@@ -407,7 +406,7 @@ static struct call dir_listen(struct backend *base)
     return waiter_listen(&dir_backend_of(base)->waiter);
 }
 
-/* Without inotify, more frequent checks find out. */
+/* Without inotify, more frequent checks find changes. */
 static struct news dir_news(struct backend *base)
 {
     struct dir_backend *backend = dir_backend_of(base);

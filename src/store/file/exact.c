@@ -1,30 +1,28 @@
-/* The kernel's lock is all that there is: it ends with its holder, and others learn of it
- * only from /proc/locks or by being refused. The queue is the kernel's too, and flock(1)
- * waits in it as we do: a thread waits there for the descriptor that is then the
- * holder's.
+/* --lock-file: there is nothing but the kernel's lock, which ends with its holder. Other processes
+ * learn of it only from /proc/locks or by being refused. The queue is the kernel's, too, and
+ * flock(1) waits in it as dlock does: a thread waits there with the descriptor that later holds the
+ * lock.
  *
  * Orders:
- *   The path leads to another file meanwhile -> the thread waits on, and gets the old
- *     file or not -> at each try the path is looked at, and we start again with the new
- *     file.
- *   The wait runs out as the kernel gives us the lock -> the lock is ours: once the
- *     thread has ended, it is asked whether it got the lock. Until then the kernel may
- *     name us as the holder while we look for the holder we wait for: a lock of our
- *     thread does not count.
+ *   The path leads to another file meanwhile -> the thread goes on waiting, and may or may not get
+ *     the old file -> each try looks at the path, and starts again with the new file.
+ *   The wait runs out just as the kernel gives us the lock -> the lock is ours: once the thread has
+ *     ended, dlock asks it whether it got the lock. Until then, while we look for the holder that
+ *     we wait for, the kernel may name us as that holder: a lock of our own thread does not count.
  *
- * Claims: descendants of a holder find out by its claim whether it still holds the lock, from
- * before the command starts until the file is closed. The kernel names the holder only in
- * /proc/locks, which does not show it to another pid namespace and does not identify the take.
- * A claim is a socket that listens under an abstract name, unix(7), made of the file, the
- * take's id and the mode. The kernel frees the name with the socket, and then any user can
- * listen there, so dlock checks who does. Nothing is ever written. A connection stays in the
- * queue until the holder looks, and if that is full for a second, the process waits for the
- * lock; so does one of another network namespace.
+ * Claims: a holder's descendants find out by the holder's claim whether it still holds the lock.
+ * The claim lasts from before the command starts until the file is closed. /proc/locks alone is not
+ * enough: it does not show the holder to another pid namespace, and does not identify the take. A
+ * claim is a socket that listens under an abstract name, unix(7), made of the file, the take's id
+ * and the mode. The kernel frees the name with the socket, and then any user can listen under that
+ * name, so dlock checks who listens. Nothing is ever written. A connection stays in the socket's
+ * queue until the holder looks. If the queue is full for a second, the descendant waits for the
+ * lock, as does a process of another network namespace.
  *
- *   The holder lets go -> it shuts the socket down, also for processes that share it, and
- *     then unlocks the file.
- *   It is killed, and what shares its files -> the kernel closes them in their order, and
- *     the claim comes before the file. */
+ *   The holder lets go -> it shuts the socket down, even for processes that share it -> it unlocks
+ *     the file.
+ *   The holder is killed, with all processes that share its files -> the kernel closes the files in
+ *     order, and the claim comes before the lock file. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -47,11 +45,11 @@ enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
 
 struct exact_backend {
     struct backend base;
-    struct lock_file file; /* the one that we hold, or wait for */
+    struct lock_file file; /* the file that we hold or wait for */
     struct blocking queued;
-    struct holder holder; /* the holder we wait for, when that was last looked at */
+    struct holder holder; /* the holder that we wait for, as of the last look */
     int news_fd;          /* inotify; -1: none */
-    int claim_fd;         /* while we hold it; -1: none */
+    int claim_fd;         /* while we hold the lock; -1: none */
 };
 
 /* How often to check that the path still leads to the file. */
@@ -71,7 +69,7 @@ static enum lock_result invalid(const char *text, struct errmsg *why)
 
 typedef int attach_call(int fd, const struct sockaddr *address, socklen_t size);
 
-/* A socket that is bound, or connected, to the name; -1 if this fails. */
+/* Opens a socket that is bound, or connected, to the claim's name; -1 if this fails. */
 static int open_socket(attach_call *attach, int file_fd, const char *take_id, enum lock_mode mode)
 {
     char name[100];
@@ -90,9 +88,9 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     return fd;
 }
 
-/* Called by the holder of the open file, which gets a higher descriptor if need be: others find
- * its claim until claim_end(), at the latest when the holder dies. -1 if a claim cannot be
- * made: then none is found. */
+/* Called by the holder of the open file, whose descriptor becomes a higher one than the claim's if
+ * necessary. Other processes find the claim until claim_end() or the holder's death. -1 if a claim
+ * cannot be made: then no process finds one. */
 static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
 {
     int fd = open_socket(bind, *file_fd, take_id, mode);
@@ -100,13 +98,13 @@ static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
     if (fd < 0 || above < 0 || listen(fd, SOMAXCONN) != 0)
         fd_close(&fd);
     if (above >= 0 && above != *file_fd) {
-        close(*file_fd); /* the lock belongs to what both are open for */
+        close(*file_fd); /* both descriptors share the open file, which has the lock */
         *file_fd = above;
     }
     return fd;
 }
 
-/* Makes room for others that look for it. */
+/* Empties the claim's queue, to make room for other processes. */
 static void claim_tidy(int fd)
 {
     struct deadline end = deadline_after(DURATION_MS(10));
@@ -123,8 +121,9 @@ static void claim_end(int *fd)
     fd_close(fd);
 }
 
-/* True if an ancestor of another user listens: sudo(8) runs us inside the lock. The listener
- * may have ended, and an ancestor may have its pid by now: then that one's user is another. */
+/* True if the listener is an ancestor, which may be of another user: sudo(8) runs us inside the
+ * lock. If the listener has ended, an ancestor may have its pid by now; then the user of that pid
+ * differs. */
 static bool is_ancestor(const struct ucred *listener)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -147,8 +146,8 @@ static bool may_claim(int fd)
            (listener.uid == geteuid() || listener.uid == 0 || is_ancestor(&listener));
 }
 
-/* LOCK_OK: a holder of the open file claims it for this take, in *mode. The claim of a process that
- * is not of our user counts only if it is root's or our ancestor. LOCK_GONE: none does.
+/* LOCK_OK: a holder of the open file claims it for this take; *mode is its mode. The claim of
+ * another user's process counts only if it is root's or our ancestor. LOCK_GONE: there is no claim.
  * LOCK_UNAVAILABLE: other processes have kept the holder's queue full for a second; the holder
  * empties it at its checks. */
 static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_mode *mode,
@@ -180,13 +179,13 @@ static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_m
 static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) takes directories too. And in a sticky directory another user's file can
-     * be opened only by a call without O_CREAT (fs.protected_regular). */
+    /* flock(1) locks directories, too. And in a sticky directory another user's file can be opened
+     * only without O_CREAT (fs.protected_regular). */
     if (file->fd < 0 && (errno == EISDIR || errno == EACCES)) {
         int error = errno;
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (errno == ENOENT)
-            errno = error; /* it may not be created */
+            errno = error; /* we may not create it */
     }
     if (file->fd >= 0)
         return LOCK_OK;
@@ -194,11 +193,10 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
                        file->path, strerror(errno));
 }
 
-/* True if the process that took the lock still has it, and is the same process before and
- * after that look. Otherwise the process may have ended, and left the lock to others that
- * have the file open, and its pid to any process, even to us. The process may be us, from
- * before dlock was executed, but the lock that the thread has just taken through own_fd does
- * not count. */
+/* True if the process that acquired the lock still holds it, and is the same process before and
+ * after that look. Otherwise that process may have ended, and left the lock to others that have the
+ * file open, and its pid to any process, even to us. The process may be us, from before dlock was
+ * executed, but a lock that our thread has just acquired through own_fd does not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
@@ -224,15 +222,15 @@ static void fill_holder(struct holder *holder, int own_fd, struct flock_file *fi
     holder->pid_start = process.start;
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
         holder->host[0] = '\0';
-    holder_fill_place(holder); /* /proc/locks has only the pids of our namespace */
+    holder_fill_place(holder); /* the pid is of our namespace, as all pids in /proc/locks are */
     snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
     if (stat(path, &status) == 0)
         (void)user_name_local(status.st_uid, holder->user, sizeof holder->user);
     snprintf(holder->command, sizeof holder->command, "%s", process.name);
 }
 
-/* First, this process: a script (exec 9>FILE; flock 9) has left us its open file, which an
- * flock(1) that has ended has locked. */
+/* Looks first at this process: a script (exec 9>FILE; flock 9) may have left us its open file,
+ * locked by an flock(1) that has ended. */
 static void find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
@@ -243,7 +241,7 @@ static void find_holder(const struct lock_file *file, struct holder *holder)
         fill_holder(holder, file->fd, &open_file, &found);
 }
 
-/* As flock(1) does. */
+/* Opens the file again, for writing, as flock(1) does. */
 static bool reopen_to_write(struct lock_file *file)
 {
     int fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -254,8 +252,8 @@ static bool reopen_to_write(struct lock_file *file)
     return true;
 }
 
-/* 0, or an errno. On NFS an exclusive lock is one of fcntl(2), which requires the file to
- * be open for writing. */
+/* Tries once to lock the file. 0, or an errno. On NFS an exclusive flock(2) lock is one of
+ * fcntl(2), which requires the file to be open for writing. */
 static int lock_now(struct lock_file *file, enum lock_mode mode)
 {
     if (lock_file_flock(file, mode))
@@ -278,7 +276,7 @@ static void let_go(struct exact_backend *backend)
     lock_file_close(&backend->file);
 }
 
-/* LOCK_HELD with why set, and errno. */
+/* LOCK_OK; LOCK_HELD, LOCK_CANT_CREATE with *why set. */
 static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -296,7 +294,7 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
                        "cannot lock %s: %s", file->path, strerror(error));
 }
 
-/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: it is unknown to which file it leads. */
+/* LOCK_GONE: the path leads to another file, or to none; LOCK_UNAVAILABLE: unknown. */
 static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -307,8 +305,8 @@ static enum lock_result try_once(struct exact_backend *backend, const struct loc
     return result == LOCK_OK ? lock_file_verify(file, why) : result;
 }
 
-/* A waiter in the queue looks for the holder later, and not at each try: many waiters
- * would otherwise read the list of all locks again and again. */
+/* A waiter in the queue does not look for the holder at each try: otherwise many waiters would read
+ * the list of all locks again and again. */
 static void refuse(struct exact_backend *backend, const struct lock_request *request,
                    struct holder *holder)
 {
@@ -338,7 +336,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
         before = deadline_now();
         result = try_once(backend, request, why);
         if (result == LOCK_GONE)
-            let_go(backend); /* another process has just removed or replaced it */
+            let_go(backend); /* another process has just removed or replaced the file */
     }
     if (result == LOCK_OK) {
         lease_begin(lease, request, before, wall_now_us());
@@ -364,8 +362,8 @@ static struct call exact_listen(struct backend *base)
 
 /* --- check, extend, release ------------------------------------------------ */
 
-/* Opens the file to look at its locks: nothing is created, and a user who may not read
- * the file still sees what the kernel reports of it. LOCK_GONE: there is no file. */
+/* Opens the file to look at its locks. Creates nothing; a user who may not read the file still sees
+ * what the kernel reports of it. LOCK_GONE: there is no file. */
 static enum lock_result open_to_look(const struct exact_backend *backend, struct lock_file *file,
                                      struct errmsg *why)
 {
@@ -389,7 +387,7 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
     return lock_file_verify(&backend->file, why);
 }
 
-/* The end of its lease is unknown. */
+/* The end of the lease is unknown, and is not filled in. */
 static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
                                     struct bound bound, struct errmsg *why)
 {
@@ -408,7 +406,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
     return lease->outside ? check_claim(backend, lease, bound, why) : check_own(backend, why);
 }
 
-/* The deadline is ours alone. */
+/* The deadline exists in this process only. */
 static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how,
                                      struct bound bound, struct errmsg *why)
 {
@@ -420,8 +418,8 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     return result;
 }
 
-/* If the path cannot be looked at, the file stays open for another try, which finds out
- * whether the lock was lost. The lock ends with the process at the latest. */
+/* If we cannot look at the path, the file stays open for another try, which finds out whether the
+ * lock was lost. At the latest, the lock ends with the process. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -469,9 +467,9 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     return result;
 }
 
-/* /proc/locks lists only holders whose pid is visible in our pid namespace, and none of
- * another host. A request that is refused does not overlook them; for a moment it keeps
- * others out. */
+/* /proc/locks lists only holders of this host whose pid is visible in our pid namespace. A request
+ * for the lock does not overlook the others: they refuse it. If it is granted, it keeps others out
+ * for a moment. */
 static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
                                     struct errmsg *why)
 {
@@ -480,7 +478,7 @@ static enum lock_result exact_probe(struct backend *base, const char *key, struc
     enum lock_result result = open_to_look(exact_of(base), &file, why);
     int error = result == LOCK_OK ? lock_now(&file, MODE_EXCLUSIVE) : 0;
     if (error == EBADF)
-        error = EACCES; /* it may not be opened but with O_PATH */
+        error = EACCES; /* it could only be opened with O_PATH */
     if (error == EWOULDBLOCK)
         unseen.shares = lock_now(&file, MODE_SHARED) == 0;
     lock_file_close(&file);

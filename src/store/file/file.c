@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The meanings of the locked bytes; nothing is ever written there. */
+/* What the locked bytes mean; nothing is ever written at these offsets. */
 #define SECTION_BYTE (INT64_C(1) << 60)
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
 _Static_assert(sizeof(off_t) == sizeof(int64_t), "bytes so far from the beginning can be locked");
 
-/* How long a process may be in the section: the work there takes far less than a
+/* How long others wait for a process in the section. Its work there takes far less than a
  * millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
@@ -29,7 +29,7 @@ static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
 
-/* The text that describes a file owned by another user; otherwise "". Returns into. */
+/* Describes the owner of a file if that is another user; otherwise "". Returns `into`. */
 static const char *whose(const struct stat *status, char *into, size_t size)
 {
     char name[USER_NAME_SIZE];
@@ -42,8 +42,8 @@ static const char *whose(const struct stat *status, char *into, size_t size)
     return into;
 }
 
-/* The file has mode 0600; and in a sticky directory the kernel may refuse another user's file
- * even to root (fs.protected_regular). */
+/* Says whose file it is: lock files have mode 0600, and in a sticky directory the kernel may refuse
+ * another user's file even to root (fs.protected_regular). */
 static enum lock_result cannot_open(const char *path, int error, struct errmsg *why)
 {
     struct stat status = {0};
@@ -159,9 +159,9 @@ bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int
 
 void lock_file_unlock(const struct lock_file *file)
 {
-    /* A process that gets flock(2) relies on the places: it has written its record by
-     * then. */
-    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all */
+    /* The places come first: a process that acquires flock(2) writes its record and then locks its
+     * place, which must be unlocked by then. */
+    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all bytes */
     (void)flock(file->fd, LOCK_UN);
     lock_file_leave(file);
 }
@@ -173,12 +173,12 @@ static off_t offset_of(int place)
     return place == LOCK_FILE_PAUSE ? LOCK_PAUSE_OFFSET : (off_t)place * LOCK_RECORD_SIZE;
 }
 
-/* Reads up to the end of the record, of the file or of the buffer, whichever comes first.
- * False with errno if it cannot be read. */
+/* Reads up to the end of the record, the file or the buffer, whichever comes first. False with
+ * errno if the file cannot be read. */
 static bool read_text(const struct lock_file *file, int place)
 {
     size_t used = 0;
-    size_t size = 1024; /* most are shorter */
+    size_t size = 1024; /* most records are shorter */
     ssize_t length;
 
     do {
@@ -214,7 +214,7 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
                        strerror(written < 0 ? errno : ENOSPC));
 }
 
-/* False if the kernel does not say; then it counts as locked. */
+/* False if the kernel does not say whether the place is locked; then the place counts as locked. */
 static bool find_lock(const struct lock_file *file, struct lock_place *place)
 {
     struct flock lock;
@@ -225,10 +225,11 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
     return place->locked != PLACE_LOCKED || errno == 0;
 }
 
-/* A record is written before its place is locked, and read after the look at the lock: so
- * this is the record of the process that has the place locked, or of a later one. Another
- * process may be writing the record at this very moment. If the record cannot be read, or
- * the kernel does not say whether the place is locked, any process may hold the place. */
+/* A process writes its record before it locks the place, and reads another's record after it has
+ * looked at the lock. So the record read is that of the process that has locked the place, or of a
+ * later one. A process may be writing the record right now, so the read is repeated. If the record
+ * cannot be read, or the kernel does not say whether the place is locked, any process may hold the
+ * place. */
 void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
@@ -257,8 +258,9 @@ struct lock_place lock_file_places(struct bound bound)
         .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
-/* The first place after a hole of the file that begins here, which may have gigabytes: nothing
- * in a hole is written or locked. */
+/* Returns the first place after the hole of the file that begins at `number`; `number` itself if
+ * there is no hole, or if places in it are locked. A hole may have gigabytes, and nothing is
+ * written there. */
 static int after_hole(const struct lock_file *file, int number, int places)
 {
     struct flock lock;
@@ -273,11 +275,11 @@ static int after_hole(const struct lock_file *file, int number, int places)
 
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
 {
-    enum { LOOK_UP = 64 }; /* after so many places, at the clock */
+    enum { LOOK_UP = 64 }; /* look at the clock after so many places */
     int places = lock_file_place_count(file);
     bool first = place->number < 0, over = place->over;
     if (over || (!first && place->locked == PLACE_ALL_LOCKED))
-        return false; /* what follows is from an earlier record */
+        return false; /* what follows is from earlier holders */
     place->number++;
     if (!first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)
         place->number = after_hole(file, place->number, places);
@@ -306,15 +308,15 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
 
 /* --- news ----------------------------------------------------------------------- */
 
-/* If the directory is moved, the file leaves the path, and an inotify watch of the file alone
- * does not report that. The regular checks find a move of a directory further up, or of one
- * that cannot be watched. */
+/* If the directory is moved, the file leaves the path, which an inotify watch of the file alone
+ * does not report. The regular checks find what this watch misses: a move of a directory further
+ * up, or of a directory that cannot be watched. */
 static void watch_directory(int fd, const char *path)
 {
     char *copy = strdup(path);
     if (copy == NULL)
         return;
-    /* Mask: the locked path may be a directory, and this one itself ("/"). */
+    /* IN_MASK_ADD, because the locked path may be this same directory ("/"). */
     (void)!inotify_add_watch(fd, dirname(copy), IN_MOVE_SELF | IN_DELETE_SELF | IN_MASK_ADD);
     free(copy);
 }
@@ -343,7 +345,7 @@ struct news lock_file_news_of(int news_fd)
 
 bool lock_file_drain_news(int news_fd)
 {
-    char events[sizeof(struct inotify_event) + NAME_MAX + 1]; /* of one at least */
+    char events[sizeof(struct inotify_event) + NAME_MAX + 1]; /* room for at least one event */
     struct drain drain = {0};
     bool any = false;
     while (news_fd >= 0 && drain_goes_on(&drain) && read(news_fd, events, sizeof events) > 0)

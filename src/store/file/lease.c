@@ -1,5 +1,5 @@
-/* The operations of a holder on its own lock file, which it has open and locked; and those
- * of a caller that has the token of another process, but not its file. */
+/* The operations of a holder on its own lock file, which it has open and locked; and the operations
+ * of a caller that knows the token of another process, but does not have its file open. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -16,7 +16,7 @@ void dir_let_go(struct dir_backend *backend)
     backend->watched = false;
 }
 
-/* True, with *why set, if the lease was taken away by force. */
+/* True with *why set if the lease was taken away by force. */
 static bool is_forced(struct store *store, const struct lease *lease, struct errmsg *why)
 {
     char by[FORCER_SIZE];
@@ -26,9 +26,8 @@ static bool is_forced(struct store *store, const struct lease *lease, struct err
     return true;
 }
 
-/* In the section: sets the record's deadline to `ttl` from now; earlier than it was only
- * if that is asked for. LOCK_OK; LOCK_UNAVAILABLE if it cannot be written: the deadline is
- * unchanged. */
+/* In the section: sets the record's deadline to `ttl` from now; only EXTEND_EXACTLY may make it
+ * earlier. LOCK_OK; LOCK_UNAVAILABLE if the record cannot be written: its deadline is unchanged. */
 static enum lock_result set_deadline(const struct lock_file *file, int place, struct record *record,
                                      struct duration ttl, enum extend_how how, struct errmsg *why)
 {
@@ -39,14 +38,14 @@ static enum lock_result set_deadline(const struct lock_file *file, int place, st
     return lock_file_write(file, place, record, why) == LOCK_OK ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* How long ago the lock was taken. */
+/* How long ago the lock was acquired. */
 static struct duration age_of(const struct record *record)
 {
     int64_t ms = wall_now_ms() - record->holder.since_wall_ms;
     return DURATION_MS(ms > 0 ? ms : 0);
 }
 
-/* --- by its token ---------------------------------------------------------- */
+/* --- another process's lease, by its token ---------------------------------- */
 
 struct outside {
     struct lock_file file;
@@ -70,7 +69,7 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
     return errmsg_fail(why, found->result, "%s", found->why.text);
 }
 
-/* Finds the lease that another process took. LOCK_OK: the file is open, and for a change
+/* Finds the lease that another process acquired. LOCK_OK: the file is open, and, unless for a look,
  * we are in its section. */
 static enum lock_result find_outside(struct store *store, const struct lease *lease,
                                      enum lock_file_use use, struct bound bound,
@@ -101,7 +100,7 @@ static void fill_lease(struct lease *lease, const struct record *record)
     lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
 }
 
-/* LOCK_FILE_TO_CHANGE: extends the lease; LOCK_FILE_TO_LOOK: `how` does not matter. */
+/* LOCK_FILE_TO_CHANGE: extends the lease. LOCK_FILE_TO_LOOK: only looks, and ignores `how`. */
 static enum lock_result ask_outside(struct store *store, struct lease *lease,
                                     enum lock_file_use use, enum extend_how how, struct bound bound,
                                     struct errmsg *why)
@@ -109,7 +108,8 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     struct outside outside;
     struct record *record = &outside.found.place.record;
     enum lock_result result = find_outside(store, lease, use, bound, &outside, why);
-    /* A command that runs on without the lease (--on-expire=warn) still keeps others out. */
+    /* A command that runs on after its lease has ended (--on-expire=warn) still keeps others
+     * out. */
     if (result == LOCK_GONE && use == LOCK_FILE_TO_LOOK && outside.found.known &&
         outside.found.place.locked != PLACE_UNLOCKED)
         result = LOCK_OK;
@@ -122,10 +122,10 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     return result;
 }
 
-/* The record shows the release before the file goes: a holder that still has the file open is woken
- * by the removal, and can tell a release from a loss. That holder may be frozen, and
- * waiters must not wait for it: then the file is removed under them, and they start again.
- * Otherwise the file stays for the waiters. */
+/* The record shows the release before the file goes, so that a holder that still has the file open,
+ * which the removal wakes, can tell a release from a loss. If that holder still has its place
+ * locked, it may be frozen, and waiters must not wait for it: the file is removed under them, and
+ * they start again. Otherwise the file stays for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
                                 struct bound bound, struct errmsg *why)
 {
@@ -140,8 +140,8 @@ static enum lock_result give_up(struct store *store, struct outside *outside, st
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* For a take of its own the caller says how long others are kept out; otherwise the value
- * that the taker asked for is used. */
+/* If the take was the caller's own, lease->hold may shorten how long others are kept out; otherwise
+ * the hold that the holder requested applies. */
 static enum lock_result release_outside(struct store *store, const struct lease *lease,
                                         struct bound bound, struct errmsg *why)
 {
@@ -163,9 +163,9 @@ static enum lock_result release_outside(struct store *store, const struct lease 
 
 /* --- our own -------------------------------------------------------------- */
 
-/* LOCK_OK; *known says whether *record is filled in. A record that cannot be read changes
- * nothing: the kernel's lock holds. LOCK_UNAVAILABLE if the file cannot be looked at:
- * that is no loss. */
+/* LOCK_OK; *known says whether *record is filled in. If the record cannot be read, the lock is
+ * still ours, by the kernel's lock. LOCK_UNAVAILABLE if the file cannot be looked at, which is no
+ * loss. */
 static enum lock_result look_at_own(struct dir_backend *backend, const struct lease *lease,
                                     struct record *record, bool *known, struct errmsg *why)
 {
@@ -185,14 +185,14 @@ static enum lock_result look_at_own(struct dir_backend *backend, const struct le
                        file->path);
 }
 
-/* The record's times are on our own clock. */
+/* Adopts the record's deadline, which is on our own clock. */
 static void adopt(struct lease *lease, struct deadline expires)
 {
     struct deadline now = deadline_now();
     lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
 }
 
-/* The place is free for others from now on: that is what the release was for. */
+/* If the lock was released from outside, frees our place for others, which the release promised. */
 static enum lock_result after_look(struct dir_backend *backend, enum lock_result result)
 {
     if (result == LOCK_RELEASED)
@@ -216,7 +216,8 @@ enum lock_result dir_check(struct backend *base, struct lease *lease, struct bou
     return result;
 }
 
-/* In the section, so that nothing of others changes. LOCK_OK; LOCK_UNAVAILABLE, LOCK_CANCELLED. */
+/* Enters the section, so that other processes change nothing. LOCK_OK; LOCK_UNAVAILABLE,
+ * LOCK_CANCELLED. */
 static enum lock_result enter_own(struct dir_backend *backend, struct bound bound,
                                   struct errmsg *why)
 {
@@ -224,7 +225,7 @@ static enum lock_result enter_own(struct dir_backend *backend, struct bound boun
     return result == LOCK_OK || result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
 }
 
-/* The kernel's lock has no end: the record has the deadline. */
+/* Extends the deadline in the record: the kernel's lock has none. */
 enum lock_result dir_extend(struct backend *base, struct lease *lease, enum extend_how how,
                             struct bound bound, struct errmsg *why)
 {
@@ -249,8 +250,9 @@ enum lock_result dir_extend(struct backend *base, struct lease *lease, enum exte
     return result;
 }
 
-/* In the section, our record, if it could be read, and what is known of the others. Whatever
- * becomes of the record, the kernel's lock ends with the file. */
+/* In the section: records the run, and removes the file or marks our record as released. `record`:
+ * NULL if it could not be read. Even if nothing can be written, the kernel's lock ends with the
+ * file. */
 static void give_back(struct dir_backend *backend, const struct lease *lease, struct record *record,
                       struct bound bound)
 {
@@ -273,7 +275,7 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
     }
 
     struct memory_entry *entry = store_entry(store, lease->key, true);
-    if (!held_on && wanted) /* it is noted whose turn it is */
+    if (!held_on && wanted) /* notes whose turn it is */
         (void)queue_lets(file, entry, &(struct ticket){0}, survey);
     entry_released(entry, lease->token, lease->take_id,
                    record != NULL ? age_of(record) : deadline_gap(lease->taken, deadline_now()));
@@ -281,8 +283,9 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
         atomic_fetch_add(&entry->losses, 1);
 }
 
-/* The run is recorded, unless a later one is, or it is already: then the next holder, or
- * the one that took the lock away by force, has found it to be lost. */
+/* The lock was lost: records the run, unless a later run or this one is already recorded. This one
+ * is if the next holder, or the process that took the lock away by force, has recorded it as
+ * lost. */
 static void lose(struct dir_backend *backend, const struct lease *lease,
                  const struct record *record, struct bound bound)
 {

@@ -1,4 +1,4 @@
-/* Looking at locks from outside, which locks nothing; removing and pausing them. */
+/* Looking at locks from outside, which locks nothing; removing locks and pausing them. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -18,7 +18,7 @@
 
 /* --- one lock ---------------------------------------------------------------- */
 
-/* A holder that was killed is not reported any more than one that has released. */
+/* Describes a holder that counts: neither a killed holder nor one that has released is reported. */
 static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
                        const char *boot_id)
 {
@@ -33,7 +33,7 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->hold_left = owner->holder.expires ? deadline_left(record->hold) : DURATION_ZERO;
 }
 
-/* flock(1) or another program that is not dlock has it locked. */
+/* True if flock(1), or another program that is not dlock, has locked the file. */
 static bool is_locked_by_others(const struct lock_file *file)
 {
     struct flock_file open_file;
@@ -41,7 +41,7 @@ static bool is_locked_by_others(const struct lock_file *file)
     return proc_locks_holders(file->fd, &open_file, &holder, 1) > 0;
 }
 
-/* Holders that came after the count are left out. */
+/* Leaves out holders that came after the count. */
 static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
                         struct lock_state *state)
 {
@@ -60,7 +60,7 @@ static void fill_owners(const struct lock_file *file, const char *boot_id, struc
     state->locked = count > 0;
 }
 
-/* Nothing more is known of them. */
+/* Of waiters, only the mode and the slots are known. */
 static bool fill_queue(const struct lock_file *file, struct lock_state *state)
 {
     struct ticket tickets[WAITERS_SHOWN];
@@ -80,7 +80,7 @@ static bool fill_queue(const struct lock_file *file, struct lock_state *state)
     return true;
 }
 
-/* The file may be closed: there is none. */
+/* A file that is not open (fd -1) means that there is none. */
 static enum lock_result look_at(struct dir_backend *backend, const struct lock_file *file,
                                 const char *key, struct lock_state *state, struct bound bound,
                                 struct errmsg *why)
@@ -113,9 +113,9 @@ static enum lock_result look_at(struct dir_backend *backend, const struct lock_f
     return LOCK_OK;
 }
 
-/* Left by an expired --hold-at-least or by a killed holder: it would otherwise stay for
- * ever. An empty file is one that is just being taken. The record of an acquired lease tells
- * --extend and --release what became of it. */
+/* Removes a file that an expired --hold-at-least or a killed holder has left, which would otherwise
+ * stay for ever. An empty file is one that a process is just acquiring. The record of a detached
+ * lease must stay: it tells --extend and --release what became of the lease. */
 static void remove_left(struct dir_backend *backend, struct lock_file *file,
                         const struct lock_state *state)
 {
@@ -124,7 +124,7 @@ static void remove_left(struct dir_backend *backend, struct lock_file *file,
     if (file->fd < 0 || file->size == 0 || state->locked || state->owner_count > 0 ||
         state->waiters > 0 || state->pause.left.ns > 0 || backend->survey.acquired)
         return;
-    lock_file_close(file); /* it was open for a look */
+    lock_file_close(file); /* it was open only for a look */
     if (store_open_file(store, file, state->key, LOCK_FILE_TO_CHANGE, bound, NULL) == LOCK_OK)
         store_tidy(store, file, bound);
 }
@@ -143,7 +143,8 @@ static enum lock_result look_here(struct dir_backend *backend, const char *key,
     return result;
 }
 
-/* A lock that is free here may be held in another default directory: then a take is refused. */
+/* A lock that is free here may be held in another default directory, because of which a take is
+ * refused. */
 static enum lock_result look_elsewhere(struct dir_backend *backend, struct lock_state *state,
                                        struct bound bound, struct errmsg *why)
 {
@@ -164,7 +165,7 @@ enum lock_result dir_look(struct backend *base, const char *key, struct lock_sta
 
 /* --- removal ------------------------------------------------------------------- */
 
-/* Before the file goes: its removal wakes the holders. */
+/* Called before the file goes, because its removal wakes the holders. */
 static void mark_forced(struct store *store, const struct lock_file *file, const char *key,
                         struct bound bound)
 {
@@ -178,12 +179,12 @@ static void mark_forced(struct store *store, const struct lock_file *file, const
     store_lose_runs(store, file, true, bound);
 }
 
-/* The lock file goes, and in the same step one comes that has nothing but the pause. */
+/* Replaces the lock file, in one step, by one that has only the pause. */
 static NOT_INLINED bool leave_pause(struct store *store, struct lock_file *file)
 {
     struct lock_file next = {.fd = -1, .text = store->text};
     struct record record;
-    char id[TOKEN_SIZE]; /* another user cannot have made a file of this name first */
+    char id[TOKEN_SIZE]; /* random, so that another user cannot have made this file first */
     token_make(id);
     snprintf(next.path, sizeof next.path, "%s/.paused-%.40s", store->dir.path, id);
     if (lock_file_verify(file, NULL) != LOCK_OK ||
@@ -199,8 +200,8 @@ static NOT_INLINED bool leave_pause(struct store *store, struct lock_file *file)
     return done;
 }
 
-/* A process that is frozen in the section is not waited for: it loses the lock that it
- * was about to take. */
+/* Does not wait for a process that is frozen in the section: that process loses the lock that it
+ * was about to acquire. */
 enum lock_result dir_force_release(struct backend *base, const char *key, struct lock_state *was,
                                    struct bound bound, struct errmsg *why)
 {
@@ -242,7 +243,7 @@ static void fill_pause(struct record *record, const char *key, const struct paus
     text_copy(record->holder.message, sizeof record->holder.message, pause->message);
 }
 
-/* The close of the file wakes the first waiter. */
+/* Closing the file wakes the first waiter. */
 enum lock_result dir_pause(struct backend *base, const char *key, const struct pause *pause,
                            struct bound bound, struct errmsg *why)
 {
@@ -308,8 +309,8 @@ static NOT_INLINED bool key_in_record(struct store *store, const char *name,
     return found;
 }
 
-/* The key that a file's name represents. A key that was too long for a name is written
- * only in the file; a name that merely looks like that is decoded too. */
+/* Finds the key that a file's name represents. If the key was too long for a name, it is only in
+ * the file. A name that merely looks as if this were so is decoded like any other. */
 static bool key_of(struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ".lock";
@@ -323,7 +324,7 @@ static bool key_of(struct store *store, const char *name, char key[LOCK_KEY_SIZE
     return percent_decode(key, LOCK_KEY_SIZE, name, length - tail) && is_name_of(name, key);
 }
 
-/* Adds the key if it is asked for. False: memory is short. */
+/* Adds the key if the listing selects it. False: memory is short. */
 static bool add_key(const struct lister *lister, struct key_list *list, const char *key)
 {
     size_t length = strlen(lister->of.prefix);
@@ -333,7 +334,7 @@ static bool add_key(const struct lister *lister, struct key_list *list, const ch
     return !asked_for || key_list_add(list, key);
 }
 
-/* Sets errno. */
+/* Adds the keys of the directory's lock files. Sets errno. */
 static bool add_files(const struct lister *lister, DIR *names, struct key_list *list)
 {
     char key[LOCK_KEY_SIZE];
@@ -349,7 +350,7 @@ static bool add_files(const struct lister *lister, DIR *names, struct key_list *
     }
 }
 
-/* Those that remember a run, whether or not there is a lock file. Sets errno. */
+/* Adds the keys that remember a run, whether or not there is a lock file. Sets errno. */
 static bool add_remembered(const struct lister *lister, struct key_list *list)
 {
     struct store *store = &lister->backend->store;
@@ -364,7 +365,7 @@ static bool add_remembered(const struct lister *lister, struct key_list *list)
     return true;
 }
 
-/* LOCK_OK with *list to be freed. */
+/* LOCK_OK with *list, which the caller frees. */
 static NOT_INLINED enum lock_result find_keys(const struct lister *lister, struct key_list *list,
                                               struct errmsg *why)
 {
@@ -408,7 +409,7 @@ static enum lock_result list_here(struct lister *lister, struct bound bound, str
     return result;
 }
 
-/* The locks in the other default directories, which a take refuses. */
+/* Lists the locks in the other default directories, because of which a take is refused. */
 static enum lock_result list_others(struct lister *lister, struct bound bound, struct errmsg *why)
 {
     const struct store *store = &lister->backend->store;

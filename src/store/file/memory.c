@@ -1,51 +1,50 @@
-/* Owners: every process of the user changes the table, word by word, with atomic
- * operations; there is no lock that a frozen process could keep. (Text records under a byte lock
- * take a third of the time of a map, but a process that is frozen with that lock would keep a release
- * from being recorded, unless each record is stored twice.) The slot of a lock is
- * written by its holder alone.
+/* Owners: every process of the user changes the table, word by word, with atomic operations. There
+ * is no lock that a frozen process could keep. (Text records under a byte lock would take a third
+ * of the map's time. But a process that is frozen with that lock would keep a release from being
+ * recorded, unless each record is stored twice.) Only the holder of a lock writes the lock's slot.
  *
- *   Two takes get a fence -> each reads the last one, computes, and swaps only if the
- *     last one is still what it read; otherwise it reads again -> no two get the same,
- *     and the later swap gets the higher fence.
+ *   Processes A and B each request a fence -> each reads the last fence, computes the next one, and
+ *     swaps it in only if the last one is unchanged; otherwise it reads again -> no fence is given
+ *     out twice, and the later swap gets the higher one.
  *
- *   Two begin an entry -> the place in the table belongs to the process that swaps its
- *     key in -> the other one finds that key there, or goes on searching.
+ *   A and B begin an entry in one place -> the place belongs to the process that swaps its key in
+ *     -> the other one finds its own key there, or goes on searching.
  *
- *   One replaces the entry that another has just found -> the other one's counts go to
- *     the wrong lock, or are lost, and waiters for that lock may lose their order once.
- *     That is so rare, and so small a harm, that no order is kept: an entry is replaced
- *     only if the table is full, and others were used later; a waiter uses it every second.
+ *   A replaces the entry that B has just found -> B's counts go to the wrong lock or are lost, and
+ *     waiters for B's lock may lose their order once. This is so rare, and so little harm, that
+ *     nothing prevents it: an entry is replaced only if the table is full and other entries were
+ *     used later, and a waiter uses its entry every second.
  *
- *   One looks for a key while another begins an entry -> a search ends at the first place
- *     that is free, and no place becomes free again -> it is found, or the search ends at
- *     its place, and the swap decides. An older dlock looks at the first 16
- *     places alone, and begins another entry for a key that is further off.
+ *   A looks for a key while B begins an entry -> a search ends at the first free place, and no
+ *     place becomes free again -> A finds the key, or stops at B's place, and the swap decides. An
+ *     older dlock looks at the first 16 places only, and begins another entry for a key that is
+ *     further away.
  *
- *   A file is not a valid table -> it is replaced by a new one -> processes that have the
- *     old one mapped still count there. The fence goes on from the clock.
+ *   A file is not a valid table -> dlock replaces it by a new one -> processes that have mapped the
+ *     old one still count there. The fence goes on from the clock.
  *
- *   Two write to the same page of the slots for runs first -> both allocate it, which
- *     changes nothing the second time. It is marked once it is there: a store into a hole
- *     of a full disk would be a SIGBUS.
+ *   A and B are the first to write to one page of the run slots -> both allocate the page, which
+ *     changes nothing the second time. The page is marked once it is allocated: a store into a hole
+ *     on a full disk would be a SIGBUS.
  *
- *   Two take a lock away by force -> each writes its name and marks the leases -> what is
- *     said of both is the later name, or parts of both.
+ *   A and B take a lock away by force -> each writes its name and marks the leases -> for both, the
+ *     name is that of the later one, or parts of both names.
  *
- *   One reads a slot while another writes it, or two write at once, since one of them has lost
- *     the lock, or its writer is killed -> the sum does not match -> the reader tries again, and
- *     then finds nothing.
+ *   A reads a slot while B writes it; or both write at once, because one of them has lost the lock;
+ *     or the writer is killed -> the checksum does not match -> a reader tries again, and then
+ *     finds nothing.
  *
- *   One counts a skip while the holder records a run -> the count is not part of the sum,
- *     and only a success sets it back. The slot may be empty otherwise.
+ *   A counts a skip while the holder records a run -> the count is not part of the checksum, and
+ *     only a success resets it. The slot may be empty otherwise.
  *
- *   One cuts the file short, which only its own user can -> each process that has it
- *     mapped checks its size before each use of the map. Between that check and the use
- *     the process still dies of a SIGBUS: a window of microseconds, unless it waits for
- *     the section of a lock file in between.
+ *   A cuts the file short, which only a process of its user can do -> each process that has mapped
+ *     the file checks its size before each use of the map. If the cut comes between that check and
+ *     the use, the process dies of a SIGBUS. Between them are microseconds, unless the process
+ *     waits for the section of a lock file.
  *
- * The file ends after the entries, or after one of the pages with slots for runs: a lock has the
- * slot with the number of its entry. Later formats have room for more (a long key, the times of
- * many runs) after all slots, in pages that are allocated like theirs. */
+ * The file ends after the entries, or after one of the pages with run slots. An entry and its run
+ * slot have the same number. Later formats have room for more (a long key, the times of many runs)
+ * after all slots, in pages that are allocated like those of the slots. */
 #include "store/file/file_int.h"
 
 #include "lock/fields.h"
@@ -62,13 +61,13 @@
 #include <unistd.h>
 
 enum {
-    NEAR = 16,       /* most keys have one of so many places from the one that their hash names */
+    NEAR = 16, /* most keys are in one of these many places from the one that their hash gives */
     RUN_PAGE = 4096, /* the unit in which slots for runs are allocated */
     RUN_PAGES = MEMORY_ENTRIES * sizeof(struct run_slot) / RUN_PAGE,
 };
 
 struct memory_map {
-    _Atomic uint64_t magic; /* 0: just made */
+    _Atomic uint64_t magic; /* 0: the file was just made */
     _Atomic int64_t fence;
     _Atomic uint64_t run_pages[RUN_PAGES / 64]; /* a bit for each page that is allocated */
     uint64_t reserved[30 - RUN_PAGES / 64];
@@ -81,8 +80,8 @@ _Static_assert(sizeof(struct memory_entry) == 384 && sizeof(struct run_slot) == 
                    offsetof(struct memory_map, runs) == 97UL * RUN_PAGE,
                "the format of the table must not change unseen");
 
-/* "dltable" and, in the highest byte, the format in which the table was made
- * (lock/format.h). It has that as long as it is there, whatever uses it. */
+/* "dltable" and, in the highest byte, the format in which the table was made (lock/format.h). The
+ * table keeps that format, whatever version of dlock uses it. */
 static const uint64_t magic = UINT64_C(0x00656C6261746C64);
 enum { FORMAT_SHIFT = 56 };
 
@@ -99,8 +98,8 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-/* A size that cannot be read says nothing: what is remembered must not be taken for
- * nothing. */
+/* True if the file is known to be shorter than `size`. A size that cannot be read does not make it
+ * cut: what is remembered must not count as lost. */
 static bool is_cut(const struct memory *memory, off_t size)
 {
     struct stat status;
@@ -120,7 +119,7 @@ static struct memory_map *map_file(int fd, bool make)
     if (fstat(fd, &status) != 0)
         return NULL;
 
-    /* Real blocks: a store into a hole of a full disk would be a SIGBUS. */
+    /* The file must have real blocks: a store into a hole on a full disk would be a SIGBUS. */
     bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
     errno = whole ? 0 : make ? posix_fallocate(fd, 0, size) : ENODATA;
     if (errno != 0)
@@ -130,7 +129,8 @@ static struct memory_map *map_file(int fd, bool make)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* The format of the table, which a file that was just made becomes; 0: it is none. */
+/* Returns the format of the table; 0: the file is no table. With `make`, a file that was just made
+ * becomes a table. */
 static int64_t format_of(struct memory_map *map, bool make)
 {
     uint64_t found = 0;
@@ -155,8 +155,8 @@ static void remove_bad(const struct lock_dir *dir, int fd)
         (void)unlinkat(dir->fd, name, 0);
 }
 
-/* Sets errno. LOCK_GONE: there is none, or it was no table, and was removed if `make`;
- * LOCK_INVALID: memory->newer. */
+/* Sets errno. LOCK_GONE: there is no table, or the file is not one and was removed if `make`.
+ * LOCK_INVALID: the format is newer, and memory->newer is set. */
 static enum lock_result try_open(struct memory *memory, const struct lock_dir *dir, bool make)
 {
     int fd = lock_dir_open_own(dir, "table", make);
@@ -249,12 +249,12 @@ struct run_slot *memory_slot(const struct memory *memory, const struct memory_en
         atomic_fetch_or(bits, bit);
 
     struct run_slot *slot = &memory->map->runs[number];
-    if (make) /* as in find() */
+    if (make) /* touched by a write first, as in find() */
         atomic_fetch_add(&slot->skipped, 0);
     return slot;
 }
 
-/* In use: as by waiters every second. */
+/* "In use": used in the last 3 seconds. Waiters use their entry every second. */
 enum worth { NOTHING_KNOWN, RUN_KNOWN, NEEDED_OR_IN_USE };
 
 static enum worth worth_of(const struct memory *memory, const struct memory_entry *entry)
@@ -269,8 +269,8 @@ static enum worth worth_of(const struct memory *memory, const struct memory_entr
     return known ? RUN_KNOWN : NOTHING_KNOWN;
 }
 
-/* The one to replace if the table is full: of those worth least, the one that was unused for
- * the longest time. NULL: all are needed. */
+/* The entry to replace if the table is full: of the entries worth least, the one that was unused
+ * for the longest time. NULL: all are needed. */
 static struct memory_entry *least_needed(const struct memory *memory)
 {
     struct memory_entry *least = NULL;
@@ -288,9 +288,9 @@ static struct memory_entry *least_needed(const struct memory *memory)
     return least;
 }
 
-/* The place with this key, otherwise the place to use for it (NULL: none). An entry that will
- * be written is first touched by a write: a read would make the kernel map the 16 pages
- * around it, too. */
+/* Finds the place with this key, otherwise the place to use for it (NULL: none). An entry that will
+ * be written is first touched by a write: a read would make the kernel map the 16 pages around it,
+ * too. */
 static struct memory_entry *find(const struct memory *memory, uint64_t key, bool make, bool *there)
 {
     for (size_t i = 0; i < MEMORY_ENTRIES; i++) {
@@ -323,7 +323,7 @@ struct memory_entry *memory_entry(struct memory *memory, const char *key, bool m
                    sizeof *entry - offsetof(struct memory_entry, takes));
             return entry;
         }
-        /* Another process has just begun this entry, or another one there. */
+        /* Another process has just begun this entry, or another entry in this place. */
     }
     memset(&memory->none, 0, sizeof memory->none);
     return &memory->none;
@@ -349,7 +349,7 @@ static void add_ms(_Atomic int64_t *sum, struct duration more)
     atomic_fetch_add(sum, more.ns / NS_PER_MS);
 }
 
-/* No process finds it until the token is there. */
+/* No process finds the end until its token is there, which is stored last. */
 static void remember_end(struct memory_entry *entry, const char *token, const char *take_id,
                          bool forced)
 {
@@ -361,7 +361,7 @@ static void remember_end(struct memory_entry *entry, const char *token, const ch
     atomic_store(&entry->used, wall_now_ms());
 }
 
-/* A token that was used before is held again. */
+/* If the token was released before, forgets that: the token holds the lock again. */
 void entry_taken(struct memory_entry *entry, const char *token, int64_t fence,
                  struct duration waited)
 {
@@ -456,7 +456,8 @@ void entry_read(const struct memory_entry *entry, struct lock_state *state)
 
 /* --- the runs of a lock --------------------------------------------------- */
 
-/* Two runs of MOST bytes fit, mostly with the key: the text of a run is cut to this. */
+/* The longest texts of a run, which are cut to these sizes: a slot has room for two runs of MOST
+ * bytes, in most cases with the key. */
 enum { HOST_SIZE = 65, USER_SIZE = 33, COMMAND_SIZE = 97 };
 
 static uint64_t sum_of(const struct run_slot *slot)
@@ -470,7 +471,8 @@ static uint64_t sum_of(const struct run_slot *slot)
     return sum != 0 ? sum : 1;
 }
 
-/* Another process may be writing it at this very moment. */
+/* Copies a slot. Another process may be writing it right now, so the copy is repeated. False: the
+ * copy is torn, or the slot was never used. */
 static bool load(const struct run_slot *slot, struct run_slot *copy)
 {
     enum { TRIES = 3 };
@@ -481,7 +483,7 @@ static bool load(const struct run_slot *slot, struct run_slot *copy)
         if (copy->sum == sum_of(copy))
             return true;
         if (copy->sum == 0 && copy->hash == 0)
-            break; /* it was never used */
+            break; /* the slot was never used */
     }
     return false;
 }
@@ -522,7 +524,7 @@ bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory
     return true;
 }
 
-/* "" if there is none. */
+/* Writes the row of a run, cut to MOST bytes; "" if there is no run. */
 static void write_run(const struct run_record *run, char text[RUN_TEXT_SIZE])
 {
     enum { MOST = 440 };
@@ -536,7 +538,7 @@ static void write_run(const struct run_record *run, char text[RUN_TEXT_SIZE])
     text_copy(cut.command, COMMAND_SIZE, run->command);
     if (fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE) <= MOST)
         return;
-    cut.command[0] = '\0'; /* it is made of control characters */
+    cut.command[0] = '\0'; /* its control characters are too long when encoded */
     (void)fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE);
 }
 
@@ -554,7 +556,7 @@ void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
 
     write_run(&runs->last, last);
     write_run(&runs->success, success);
-    for (const char *name = key;; name = "") { /* without the key if it does not fit */
+    for (const char *name = key;; name = "") { /* without the key if the text does not fit */
         int length =
             snprintf(next.text, sizeof next.text, "%s%c%s%c%s%c%" PRId64 "%c%" PRId64, name, '\0',
                      last, '\0', success, '\0', runs->success.fence, '\0', runs->needed_until_ms);

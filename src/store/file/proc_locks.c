@@ -14,7 +14,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* The number after `separator` at *at, which moves past the number. */
+/* Returns the number after `separator` at *at, and moves *at past it; *at is NULL if there is
+ * none. */
 static unsigned long long number_after(const char **at, char separator, int base)
 {
     char *end = NULL;
@@ -29,7 +30,8 @@ static unsigned long long number_after(const char **at, char separator, int base
 
 /* --- the file -------------------------------------------------------------- */
 
-/* Only a file that may be read can be watched; its directory has the same device. */
+/* A file that we may not read cannot be watched; its directory, which has the same device, is
+ * watched instead. */
 static bool watch_file(int watch_fd, int fd)
 {
     char path[64], target[PATH_MAX];
@@ -41,10 +43,9 @@ static bool watch_file(int watch_fd, int fd)
     return length > 0 && inotify_add_watch(watch_fd, dirname(target), IN_DELETE_SELF) >= 0;
 }
 
-/* The fdinfo of an inotify instance has the kernel's own device of what it watches:
- * "inotify wd:1 ino:9e7e sdev:800013 ...", with a minor number of 20 bits.
- * /proc/self/mountinfo may lack the file's mount: in a chroot it lists only the mounts
- * below the root directory. */
+/* The fdinfo of an inotify instance names the kernel's own device of a watched file: "inotify wd:1
+ * ino:9e7e sdev:800013 ...", with a minor number of 20 bits. /proc/self/mountinfo may lack the
+ * file's mount: in a chroot it lists only the mounts below the root directory. */
 static void ask_device(struct flock_file *file)
 {
     uint64_t device;
@@ -56,7 +57,7 @@ static void ask_device(struct flock_file *file)
     fd_close(&watch_fd);
 }
 
-/* Linux before 5.14 has no inode in fdinfo. */
+/* Linux before 5.14 has no inode in fdinfo; then the inode from stat(2) stays. */
 static void find_file(int fd, struct flock_file *file)
 {
     struct stat status = {0};
@@ -65,7 +66,7 @@ static void find_file(int fd, struct flock_file *file)
     (void)proc_fdinfo_number(fd, "ino:", 10, &file->inode);
 }
 
-/* The device is asked for only if in doubt: closing an inotify instance takes some 20 ms. */
+/* Asks for the device only if in doubt, because closing an inotify instance takes some 20 ms. */
 static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
 {
     if (inode == file->inode && device != file->device && !file->asked)
@@ -75,13 +76,13 @@ static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
 
 /* --- its holders ----------------------------------------------------------- */
 
-/* "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has an arrow
- * before its kind. The pid may be 0: of another pid namespace. proc(5), /proc/locks.
- * False if the line is about something different. */
+/* Parses a line such as "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has
+ * an arrow before its kind. The pid is 0 if it belongs to another pid namespace. proc(5),
+ * /proc/locks. False if the line is not about a flock(2) lock on this file. */
 static bool holder_in(const char *line, struct flock_file *file, struct flock_holder *holder)
 {
     const char *at = strstr(line, ": FLOCK "), *access = at;
-    for (int word = 0; word < 3 && at != NULL; word++) { /* ":", kind, advisory, mode */
+    for (int word = 0; word < 3 && at != NULL; word++) { /* past kind, "ADVISORY", mode */
         access = at + 1;
         at = strchr(at + 1 + strspn(at + 1, " "), ' ');
     }
@@ -115,7 +116,7 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
     return holders_in("/proc/locks", file, holders, room);
 }
 
-/* The same lines, after "lock:", list for each open file the locks taken through it.
+/* The fdinfo of an open file lists the locks acquired through it: the same lines, after "lock:".
  * proc(5), /proc/PID/fdinfo. */
 bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except)
 {

@@ -1,74 +1,77 @@
-/* The waiters of a lock file: their tickets, what wakes which of them, and the thread that waits
- * in the kernel.
+/* The waiters of a lock file: their tickets, what wakes which waiter, and the thread that waits in
+ * the kernel.
  *
- * A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on, of which as many are
- * locked for writing as its kind requires, so that every process can judge whether it is its
- * turn. The kernel frees them when the waiter dies. The waiter behind it requests a read lock on
- * its first byte, and waits for that one to leave, whether it has taken the lock, given up or
- * died: each departure wakes one waiter. Every look asks for locks that would keep out a reader,
- * so that a waiter that has just got that byte is not taken for a ticket.
+ * A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on. The waiter has as many of them
+ * locked for writing as its kind requires, so that every process can judge whether it is the
+ * waiter's turn. The kernel unlocks the bytes when the waiter dies. The next waiter requests a read
+ * lock on the first byte of the ticket before its own, and so waits for that waiter to leave,
+ * whether by acquiring the lock, giving up or dying: each departure wakes one waiter. Every look
+ * asks only for locks that would keep out a reader; so the read lock of a waiter that was just
+ * woken does not count as a ticket.
  *
- * While it is the head's turn, each waiter that looks marks the turn with another lock,
- * at a byte made of its number and of when the turn began: it is alive. The mark
- * goes with the next one, or with the ticket. An older dlock sets none, and sees none.
+ * During the head's turn, each waiter that looks marks the turn with another lock, at a byte that
+ * depends on the waiter's number and on when the turn began: the mark shows that the waiter is
+ * alive. It goes when the waiter marks another turn, or with the ticket. An older dlock neither
+ * sets marks nor sees them.
  *
- * Orders:
- *   Two join -> both look for the highest number; one locks the next one -> the other is
- *     refused that and locks the one behind it.
- *   N joins, and is held up between its look and its lock; meanwhile others come and go,
- *     and the word is past N's number -> N looks at the word once more when it has its
- *     ticket, and joins again. Held up after that, it finds out at its next try.
- *   H, the head, acts at the same time as O finds its time up -> if O's word comes first,
- *     H finds that it was passed over and joins again; otherwise both are in the section
- *     one after the other, and the later one finds the lock held.
- *   H was frozen, is passed over and holds its bytes -> they are ignored, and numbers go
- *     on above them.
- *   H takes the lock -> its ticket goes only once its record and place are there -> a
- *     request in between is refused for the one or the other.
- *   H dies -> the waiter behind it is woken and finds itself the head.
- *   H and those right behind it are frozen, and several behind them live -> each of these
- *     has looked, and marked the turn, before its end -> they all wake then -> the first
- *     one with a mark acts, or the first to look makes the turn that one's.
- *   A waiter is frozen after it has marked the turn -> it has a turn of its own.
- *   The turn ends just as a live waiter is about to mark it -> it has lost its place, as H
- *     has.
- *   O is woken since the waiter before it, B, has left, and others are still before B ->
- *     O waits for the one before B from then on.
- *   The entry of the table goes to another lock, or there is none -> a turn is not lost,
- *     or is lost two seconds later.
+ * "The word" is the memory's word about the turn (rules.c). Orders:
+ *   Two waiters join -> both look for the highest number, and one locks the next one -> the other
+ *     one is refused that number, and locks the one after it.
+ *   N joins, and is held up between its look and its lock; meanwhile others come and go, and the
+ *     word is past N's number -> N looks at the word once more when it has its ticket, and joins
+ *     again. If N is held up after that look, it finds out at its next try.
+ *   H, the head, acts just when O finds that H's time is up -> if O changes the word first, H finds
+ *     that it was passed over, and joins again; otherwise both enter the section, one after the
+ *     other, and the later one finds the lock held.
+ *   H was frozen and is passed over, and still has its bytes locked -> the bytes are ignored, and
+ *     numbers go on above them.
+ *   H acquires the lock -> its ticket goes only once its record and place are there -> a request in
+ *     between is refused because of the ticket or because of the place.
+ *   H dies -> the next waiter is woken and finds that it is the head.
+ *   H and the waiters right after it are frozen, and several after them are alive -> each of these
+ *     has looked, and marked the turn, before the turn ended -> all of these wake at its end -> the
+ *     first waiter with a mark acts, or the first to look makes it that waiter's turn.
+ *   A waiter is frozen after it has marked the turn -> it gets a turn of its own.
+ *   The turn ends just as a live waiter is about to mark it -> that waiter has lost its place, like
+ *     H.
+ *   O is woken because B, the waiter before it, has left, and others are still before B -> from
+ *     then on O waits for the waiter before B.
+ *   The entry of the table goes to another lock, or there is none -> a turn is not lost, or is lost
+ *     two seconds later.
  *
  * Events that wake a waiter:
  *
- *   The file is closed by any process -> the head is notified: a holder closes it when it
- *     ends, however it ends, and so does a process that releases, extends or removes a
- *     lease from outside. The head is also notified when the file is removed, and knows
- *     when a lease without a process ends. Once it is being notified, it asks once more:
- *     that finds whatever happened before.
- *   A waiter leaves -> the kernel wakes the one behind it.
+ *   A process closes the file -> the head is notified. A holder closes the file when it ends,
+ *     however it ends, and so does a process that releases, extends or removes a lease from
+ *     outside. The head is also notified when the file is removed, and knows when a lease without a
+ *     process ends. When its notifications start, the head asks once more, which finds whatever
+ *     happened before.
+ *   A waiter leaves -> the kernel wakes the next one.
  *
- * A holder that releases has unlocked everything before it closes the file. When a holder
- * is killed, its file is closed first and then unlocked by the kernel, at once if it has
- * a processor; so the head asks a few more times.
+ * A holder that releases unlocks everything before it closes the file. If a holder is killed, the
+ * kernel first closes the file and then unlocks it, at once if the holder has a processor; so the
+ * head asks a few more times.
  *
- * Not notified: the head is frozen, and maybe others behind it. So every waiter looks
- * every two seconds, and the one behind the head every second: a waiter that finds that
- * it is the head's turn comes again when all before it that are frozen have lost theirs.
- * That is 3 s later at most, so a lock is free for 5 s at most, whatever is frozen.
+ * One case wakes no waiter: the head is frozen, and perhaps waiters after it. So every waiter looks
+ * every two seconds, and the one after the head every second. A waiter that finds that it is the
+ * head's turn looks again when all frozen waiters before it have lost theirs, at most 3 s later. So
+ * a lock is free for at most 5 s, whatever is frozen.
  *
- * The thread: the main thread starts it, and joins it before it does anything else that
- * matters: take the lock, give up, run a command. The descriptor is the main thread's; the
- * thread touches it with its one call only. Cancelling: the thread's call ends with EINTR when a
- * signal arrives. Orders:
+ * The thread: the main thread starts it, and joins it before it does anything else that matters:
+ * acquire the lock, give up, run a command. The descriptor is the main thread's; the helper thread
+ * uses it only in its one call. To cancel, the main thread sends a signal, which ends the call with
+ * EINTR. Orders:
  *   the thread is in the call -> EINTR -> it sees that it was cancelled.
- *   it has not yet checked for cancellation -> it sees it -> it makes no call.
- *   it has checked, and is not in the call yet -> the signal is lost -> another is sent
- *     every millisecond until the thread says that it is ending.
- *   it already has what it waited for -> it ends by itself -> the caller learns that the
+ *   the thread has not yet checked for cancellation -> it sees that it was cancelled -> it makes no
+ *     call.
+ *   the thread has checked, and is not in the call yet -> the signal is lost -> another signal is
+ *     sent every millisecond until the thread reports its end.
+ *   the thread already has what it waited for -> it ends by itself -> the caller learns that the
  *     wait succeeded.
  *
- * The signal is SIGURG, so that losing one to dlock harms no other use. While the thread
- * exists the signal has a handler that does nothing; the old disposition is back before a
- * command starts. */
+ * The signal is SIGURG, so that losing one to dlock harms no other use. While the thread exists,
+ * the signal has a handler that does nothing; the old disposition is restored before a command
+ * starts. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -83,8 +86,8 @@
 #define BLOCK (INT64_C(1) << 22)
 _Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
 
-/* Behind all tickets: a byte for each number, another one for each moment (ms) at which a turn
- * begins, for a day. */
+/* After all tickets, the marks: a byte for each number and each moment (ms) at which a turn begins;
+ * the moments repeat after 1.5 days. */
 #define MARKS (LOCK_FILE_QUEUE + (INT64_C(1) << 60))
 #define MARKED_MS (INT64_C(1) << 27)
 
@@ -101,7 +104,7 @@ static bool lock_ticket(const struct lock_file *file, const struct ticket *ticke
                          kind_of(ticket->mode, ticket->slots) + 1);
 }
 
-/* Another process's ticket with a number from `from` to before `to`. */
+/* Finds another process's ticket with a number from `from` to before `to`. */
 static bool find_any(const struct lock_file *file, int64_t from, int64_t to, struct ticket *found)
 {
     struct flock lock;
@@ -117,10 +120,10 @@ static bool find_any(const struct lock_file *file, int64_t from, int64_t to, str
         found->mode = MODE_SLOTS;
         found->slots = (int)(kind - 2);
     }
-    return found->number >= from && found->number < to; /* otherwise it is no ticket of ours */
+    return found->number >= from && found->number < to; /* otherwise it is no ticket of dlock's */
 }
 
-/* The kernel returns them in no certain order, mostly the lowest first. */
+/* The kernel returns locks in no particular order, mostly the lowest first. */
 static bool find_first(const struct lock_file *file, int64_t from, int64_t to, struct ticket *first)
 {
     bool found = find_any(file, from, to, first);
@@ -129,7 +132,7 @@ static bool find_first(const struct lock_file *file, int64_t from, int64_t to, s
     return found;
 }
 
-/* Numbers mostly have no gaps: the last one is near the end. */
+/* Starts at the end: numbers mostly have no gaps, so the last one is near it. */
 static bool find_last(const struct lock_file *file, int64_t from, int64_t to, struct ticket *last)
 {
     bool found = false;
@@ -142,7 +145,7 @@ static bool find_last(const struct lock_file *file, int64_t from, int64_t to, st
     return found;
 }
 
-/* The highest ticket number above `from`, which is a ticket itself. */
+/* The highest ticket number; `from` is the number of some ticket. */
 static int64_t highest(const struct lock_file *file, int64_t from)
 {
     struct ticket found = {.number = from};
@@ -168,7 +171,7 @@ size_t queue_list(const struct lock_file *file, struct ticket *tickets, size_t m
     return count;
 }
 
-/* Below the one that the kernel returns there are few, mostly none. */
+/* Below the ticket that the kernel returns there are few others, mostly none. */
 static int count(const struct lock_file *file, int64_t from, int64_t to)
 {
     struct ticket found;
@@ -202,7 +205,8 @@ static struct duration since(const struct turn *known)
     return (struct duration){(int64_t)((now_ms() - known->ms) & TURN_MS_MASK) * NS_PER_MS};
 }
 
-/* All up to this number have lost their turn. False if another process has written since. */
+/* Notes that all waiters up to this number have lost their turn. False if another process has
+ * changed the word since. */
 static bool end_turns(struct memory_entry *entry, const struct turn *known, int64_t number)
 {
     return entry_set_turn(entry, known->word, turn_word(number, false, 0));
@@ -227,7 +231,7 @@ static bool has_marked(const struct lock_file *file, const struct turn *known,
     return lock_file_find(file, F_RDLCK, mark_at(known->ms, ticket), 1, &lock);
 }
 
-/* From now on it is the turn of this one, if there is room for it. */
+/* Notes that the turn of `head` begins now, or, if there is no room for it, that it waits. */
 static void begin_turn(const struct lock_file *file, struct memory_entry *entry,
                        const struct turn *known, const struct ticket *head, bool room,
                        const struct ticket *own)
@@ -277,16 +281,16 @@ static bool is_passed_over(const struct memory_entry *entry, const struct ticket
     return own->number < floor_of(entry);
 }
 
-/* The head has asked and must wait: its two seconds begin again. */
+/* The head has asked and must wait on: its two seconds begin again. */
 static void note_alive(struct memory_entry *entry, const struct ticket *own)
 {
     struct turn known = known_turn(entry);
-    if (own->number >= turn_floor(&known)) /* otherwise at the next try */
+    if (own->number >= turn_floor(&known)) /* if not, it joins again at its next try */
         (void)entry_set_turn(entry, known.word, turn_word(own->number, false, now_ms()));
 }
 
-/* When all waiters before this one will have lost their turn, if none of them acts;
- * DEADLINE_NEVER if it is not noted that it is the head's turn. */
+/* When all waiters before this one will have lost their turn, if none of them acts; DEADLINE_NEVER
+ * if the word does not say that it is the head's turn. */
 static struct deadline turn_end(const struct lock_file *file, const struct memory_entry *entry,
                                 const struct ticket *own)
 {
@@ -306,7 +310,7 @@ static struct deadline turn_end(const struct lock_file *file, const struct memor
 
 /* --- joining and leaving --------------------------------------------------- */
 
-/* Numbers start again with each queue. */
+/* The number for a new ticket. A queue that was empty starts with 1 again. */
 static int64_t next_number(const struct lock_file *file, struct memory_entry *entry)
 {
     struct turn known = known_turn(entry);
@@ -325,7 +329,7 @@ void queue_leave(const struct lock_file *file, struct ticket *own)
     own->number = 0;
 }
 
-/* Joins at the end. The number stays 0 if that is impossible. */
+/* Joins the end of the queue. The number is 0 if that is impossible. */
 static void join(const struct lock_file *file, struct memory_entry *entry,
                  const struct lock_request *request, struct ticket *own)
 {
@@ -346,15 +350,15 @@ static void join(const struct lock_file *file, struct memory_entry *entry,
     own->number = 0;
 }
 
-/* The ticket right before this one. False: it is the head. */
+/* Finds the ticket right before this one. False: this waiter is the head. */
 static bool find_before(const struct lock_file *file, const struct memory_entry *entry,
                         const struct ticket *own, struct ticket *before)
 {
     return find_last(file, floor_of(entry), own->number, before);
 }
 
-/* Waits, without limit, until this one has left. 0, or an errno: EINTR if a signal has
- * arrived. */
+/* Waits, without limit, until the waiter with this number has left. 0, or an errno: EINTR if a
+ * signal has arrived. */
 static int await_leave(int fd, int64_t number)
 {
     struct flock lock = {.l_type = F_RDLCK,
@@ -376,13 +380,13 @@ int queue_count(const struct lock_file *file, const struct memory_entry *entry,
 
 /* --- waiting ----------------------------------------------------------------- */
 
-/* How long after an event the head asks once more. */
+/* After an event the head asks several more times, this long after each refusal. */
 static const struct duration ask_again_after[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };
 enum { ASKED_MOST = sizeof ask_again_after / sizeof *ask_again_after };
 
-/* Polling intervals: near the head, behind it, and without notifications. */
+/* Polling intervals: near the head, further back, and without notifications. */
 static const struct duration poll_near = {1 * NS_PER_S};
 static const struct duration poll_behind = {1800 * NS_PER_MS};
 static const struct duration poll_alone = {200 * NS_PER_MS};
@@ -400,7 +404,7 @@ void waiter_stop(struct waiter *waiter)
     waiter->ticket.number = 0;
 }
 
-/* A failure is tried again the next time. */
+/* Starts notifications. If that fails, the next call tries again. */
 static void hear(struct waiter *waiter, const struct lock_file *file)
 {
     if (!waiter->hears)
@@ -421,7 +425,7 @@ void waiter_ask(struct waiter *waiter, struct lock_file *file, struct memory_ent
         queue_leave(file, &waiter->ticket);
         join(file, entry, request, &waiter->ticket);
     }
-    /* The head is notified from before it asks: then it need not ask twice. */
+    /* The head's notifications start before it asks: so it need not ask twice. */
     if (!waiter->behind.running && !find_before(file, entry, &waiter->ticket, &before))
         hear(waiter, file);
 }
@@ -493,7 +497,7 @@ struct call waiter_listen(struct waiter *waiter)
     struct call call = waiter->call;
     int error;
 
-    waiter->call.now = false; /* the request that it calls for comes next */
+    waiter->call.now = false; /* the waiter makes the request that `now` calls for */
     if (waiter->behind.running) {
         if (blocking_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL, DEADLINE_NEVER);
@@ -527,7 +531,7 @@ static void *wait_thread(void *data)
     wait->error = EINTR;
     while (wait->error == EINTR && !atomic_load(&wait->cancelled))
         wait->error = wait->call(wait->fd, wait->argument);
-    (void)!write(wait->over_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: it is fresh */
+    (void)!write(wait->over_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: it was at 0 */
     return NULL;
 }
 

@@ -1,6 +1,6 @@
-/* The worth of a record, admission to a lock, and the turns of waiters. Nothing here reads a file
- * or asks the kernel, apart from the clock; tests/file/rules.py runs the rows of the Lua scripts
- * against these functions. */
+/* What a record is worth, admission to a lock, and the turns of waiters. Nothing here reads a file
+ * or asks the kernel, except for the clock. tests/file/rules.py runs the rows of the Lua scripts'
+ * tests against these functions. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -9,8 +9,8 @@
 
 /* --- one place ------------------------------------------------------------- */
 
-/* A holder whose place is locked is valid unless the record says that the lock was
- * released under it; a hold outlives holder and release. */
+/* A holder whose place is locked counts, unless its record says that the lock was released from
+ * outside. A hold lasts even after the holder has ended or released the lock. */
 bool place_is_held(const struct lock_place *place, const char *boot_id)
 {
     const struct record *record = &place->record;
@@ -39,7 +39,7 @@ bool place_lost_run(const struct lock_place *place, const char *boot_id)
     return place->record.remember.ns > 0 && place_is_lost(place, boot_id);
 }
 
-/* Only --hold-at-least keeps others out: the holder has released the lock, or has ended. */
+/* True if only --hold-at-least keeps others out: the holder has released the lock, or has ended. */
 static bool is_kept(const struct lock_place *place)
 {
     return place->record.holder.kept ||
@@ -148,7 +148,8 @@ void survey_add(struct survey *survey, const struct lock_place *place, int own, 
     survey->same_token |= place->known && strcmp(place->record.token, token) == 0;
 }
 
-/* A record that cannot be read may say anything. Holders have one format. */
+/* True if the holders have this mode. A record that cannot be read may say anything. All holders
+ * have records of one format. */
 static bool same_mode(const struct survey *survey, enum lock_mode mode, int slots)
 {
     const struct record *record = &survey->first.record;
@@ -202,11 +203,11 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
 
 /* --- whose turn it is ------------------------------------------------------------ */
 
-/* The word: the head's number, whether there was room for it, and since when this has
- * been so (milliseconds of the boot clock, as in the first time namespace; they may wrap
- * around: a word from weeks ago costs two seconds at most). No time: the head has lost
- * its turn. All numbers below it have lost theirs, too. A word from an older dlock, or of
- * tickets long gone, ends with the first waiter that joins an empty queue. */
+/* The word: the head's number, whether there was room for the head, and since when this has been so
+ * (milliseconds of the boot clock of the first time namespace; they may wrap around: a word from
+ * weeks ago costs two seconds at most). Without a time, the head has lost its turn. All lower
+ * numbers have lost theirs, too. When a waiter joins an empty queue, a word from an older dlock, or
+ * about tickets long gone, is reset. */
 struct turn turn_read(uint64_t word)
 {
     uint32_t low = (uint32_t)word;
@@ -233,8 +234,8 @@ struct duration turn_length(int place)
     return lengths[place < TURNS ? place : TURNS - 1];
 }
 
-/* True if the turn of the waiter `next` is counted with the head's: there has been room for
- * both since then. */
+/* True if the turn of the waiter `next` is counted from the same time as the head's: there has been
+ * room for both since then. */
 static bool goes_along(const struct turn *known, const struct ticket *head,
                        const struct ticket *next)
 {

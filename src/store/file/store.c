@@ -1,20 +1,20 @@
 /* A directory of locks: its files, what is remembered beside them, and the steps that holding,
  * releasing and removing a lock have in common.
  *
- * A run is recorded in the memory when its lock is released. Until then all that is known of it
- * is the record in the lock file: one that no process holds any more, and that was not released, is a
- * run that was lost. It is recorded before its record goes. Orders:
+ * A run is recorded in the memory when its lock is released. Until then dlock knows of it only from
+ * the record in the lock file. If no process holds that record's place any more, and the lock was
+ * not released, the run was lost. A lost run is recorded before its record goes. Orders:
  *
- *   A holder releases -> it records its run, marks or removes its record, and then unlocks
- *     its place -> a taker with once_per, which decides in the section, knows of it.
- *   It is killed before its record is gone -> the run is found once more, as a lost one: it
- *     is the last one already, and is not recorded again.
- *   It is killed before that -> the record stays, unlocked -> store_read_runs() counts it as
- *     lost, the next taker records it so.
- *   The lock is taken away by force -> that records the run as lost -> its holder, which
- *     learns of it, does not record it again.
- *   The file is removed by hand -> the holder records the run when it gives up the lock,
- *     unless a later one has ended; the next holder may be writing at that time (memory.c). */
+ *   A holder releases -> it records its run, marks or removes its record, and then unlocks its
+ *     place -> a taker with once_per, which decides in the section, knows of the run.
+ *   The holder is killed after it has recorded its run, but before its record is gone -> the run is
+ *     found again, as a lost one -> it is the last run already, and is not recorded again.
+ *   The holder is killed before it has recorded its run -> the record stays, unlocked ->
+ *     store_read_runs() counts the run as lost, and the next taker records it as lost.
+ *   The lock is taken away by force -> the process that does so records the run as lost -> the
+ *     holder, which learns of it, does not record the run again.
+ *   The file is removed by hand -> the holder records the run when it gives up the lock, unless a
+ *     later run has ended; the next holder may be writing at that time (memory.c). */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -104,7 +104,7 @@ static enum lock_result open_file(struct lock_file *file, enum lock_file_use use
             result = lock_file_verify(file, why);
         if (result != LOCK_GONE || file->fd < 0)
             return result;
-        lock_file_close(file); /* it has just been removed */
+        lock_file_close(file); /* the file has just been removed */
     }
     return errmsg_fail(why, LOCK_UNAVAILABLE,
                        "the lock file %s is repeatedly removed as it is opened", file->path);
@@ -118,7 +118,7 @@ enum lock_result store_open_file(struct store *store, struct lock_file *file, co
     return open_file(file, use, bound, why);
 }
 
-/* Another process may be writing the record at this very moment. */
+/* Another process may be writing the record right now, so the read is repeated. */
 static bool read_pause_record(const struct lock_file *file, struct record *record)
 {
     enum { TRIES = 3 };
@@ -130,8 +130,8 @@ static bool read_pause_record(const struct lock_file *file, struct record *recor
     return read;
 }
 
-/* A record that cannot be read may have any end: it is a pause for another second, so
- * that no process takes the lock, or removes the file. */
+/* A record that cannot be read may have any end. It counts as a pause for another second, so that
+ * no process acquires the lock or removes the file. */
 static struct pause read_pause(const struct lock_file *file, const char *boot_id, int64_t *newer)
 {
     struct pause pause = {.left = DURATION_ZERO};
@@ -155,15 +155,15 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
 
 /* --- the map of places --------------------------------------------------------- */
 
-/* A bit for each place that was taken when it was last looked at, at the end of the first
- * place: kept as soon as there are many places, so that most takes need not look at all of them.
- * It is a hint only: locks and records decide. Written in the section.
+/* The map: a bit for each place that was locked or held at the last look, at the end of the first
+ * place. It is written, in the section, as soon as there are many places, so that most takes need
+ * not look at all of them. It is only a hint: locks and records decide.
  *
- *   A holder is killed -> its bit stays -> its place is found by the next look at all
- *     places: if the map has nothing better, or the file would grow to a power of two.
- *   A place is taken by an older dlock, or the map is overwritten by an exclusive holder ->
- *     a free bit is not believed before the place is read -> after some such bits all places
- *     are looked at, and the map is written again. */
+ *   A holder is killed -> its bit stays set -> the next look at all places finds its place: this
+ *     look comes if the map has nothing better, or if the file would grow to a power of two.
+ *   An older dlock locks a place, or an exclusive holder overwrites the map -> a taker reads a
+ *     place before it believes that a bit says "free" -> after some wrong bits the taker looks at
+ *     all places, and writes the map again. */
 #define MAP_AT LOCK_RECORD_MOST
 _Static_assert(MAP_AT + sizeof(struct place_map) == LOCK_RECORD_SIZE, "the map fills the place");
 
@@ -193,8 +193,8 @@ void store_note_place(const struct lock_file *file, int place, bool taken)
     (void)!pwrite(file->fd, &map, sizeof map, MAP_AT);
 }
 
-/* A place that the map has as free, and that is so; the lowest one. -1: all places must be looked
- * at. */
+/* The lowest place that the map shows as free, and that is free. -1: the caller must look at all
+ * places. */
 static int free_place(const struct lock_file *file, const char *boot_id)
 {
     enum { TRIES = 4 };
@@ -232,7 +232,7 @@ void store_survey(struct store *store, const struct lock_file *file, const char 
     while (lock_file_next_place(file, &place))
         survey_add(survey, &place, own, boot_id, token);
     if (survey->free_place < 0)
-        survey->free_place = place.number; /* after the last one */
+        survey->free_place = place.number; /* the one after the last */
 }
 
 bool store_survey_one(struct store *store, const struct lock_file *file, int own,
@@ -291,7 +291,8 @@ bool store_remove(struct lock_file *file)
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
-/* flock(1) may have the file. Others may have written records past the end that we knew. */
+/* flock(1) may have locked the file. Other processes may have written records beyond the size that
+ * we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_verify(file, NULL) == LOCK_OK && queue_is_empty(file) &&
@@ -349,7 +350,7 @@ void store_lose_runs(struct store *store, const struct lock_file *file, bool all
         if (!held && !place_lost_run(&place, store_boot_id(store)))
             continue;
         store_add_run(store, record, &lost);
-        record->remember = DURATION_ZERO; /* it is not recorded again */
+        record->remember = DURATION_ZERO; /* so that the run is not recorded again */
         (void)lock_file_write(file, place.number, record, NULL);
     }
 }
