@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 enum {
-    REPLY_MOST_BYTES = 1 << 24, /* of a call: ten thousand holders have 4 MB */
+    REPLY_MOST_BYTES = 1 << 24, /* of a call: ten thousand holders need 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
 };
 
@@ -121,7 +121,7 @@ static bool queue(struct redis_conn *conn, const struct redis_command *command)
         memcpy(conn->out + conn->out_used, bytes, (size_t)length);
         conn->out_used = needed;
     }
-    if (conn->url->has_password) /* it may be that of AUTH */
+    if (conn->url->has_password) /* the command may be AUTH */
         explicit_bzero(bytes, (size_t)length);
     redisFreeCommand(bytes);
     return fits;
@@ -154,7 +154,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         enum lock_result result = take_reply(conn, reply, why);
         if (result != LOCK_OK || *reply != NULL)
             return result;
-        /* A peer that sends without pause does not put off a cancellation. */
+        /* A cancellation takes effect even if the peer sends without pause. */
         if (fed && bound_is_cancelled(bound))
             return hang_up(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
@@ -177,7 +177,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
 static void unix_address(struct addresses *addresses, const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    memcpy(at.sun_path, path, strlen(path) + 1); /* redis/url.h: as large */
+    memcpy(at.sun_path, path, strlen(path) + 1); /* path is as large: redis/url.h */
     memcpy(&addresses->list[0].at, &at, sizeof at);
     addresses->list[0].size = sizeof at;
     addresses->count = 1;
@@ -210,8 +210,9 @@ static bool queue_greeting(struct redis_conn *conn)
     return queued;
 }
 
-/* A look-up that hangs leaves a thread running (redis/socket.c). So if addresses are known, the
- * wait for a look-up is shorter, and after one that hung there is none for a while. */
+/* A look-up that hangs leaves a thread running (redis/socket.c). So if addresses are known, dlock
+ * waits less long for a look-up; after a look-up that hung it uses the known addresses for a
+ * while. */
 static enum lock_result find_addresses(struct redis_conn *conn, struct bound bound,
                                        struct errmsg *why)
 {
@@ -304,13 +305,13 @@ static void note_dismissal(struct dismissal *dismissal, const char *error)
 {
     enum lock_result result = redis_error_result(error, &dismissal->why);
     if (result == LOCK_UNAVAILABLE ||
-        redis_error_is(error, "DENIED")) /* otherwise it is about the command */
+        redis_error_is(error, "DENIED")) /* any other error is about the command */
         dismissal->result = result;
 }
 
-/* Reads all replies to the greeting, so that the reply to the command is the next one
- * even if the greeting was refused. The first refusal counts. A proxy may hang up at the
- * greeting because of the name: the next greeting is without it. */
+/* Reads all replies to the greeting, so that the reply to the command is the next one even if the
+ * greeting was refused. The first refusal counts. A proxy may hang up at the greeting because of
+ * CLIENT SETNAME, so the next greeting omits it. */
 static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal,
                                           struct bound bound, struct errmsg *why)
 {
@@ -410,8 +411,8 @@ bool redis_conn_has_unread(const struct redis_conn *conn)
     return redis_reader_left(conn->reader) > 0 || redis_socket_has_unread(&conn->socket);
 }
 
-/* Reads bytes that have arrived; closes the connection if it has ended. False: it has not, and
- * there are none. */
+/* Reads bytes that have arrived; closes the connection if the server has ended it. False: nothing
+ * has arrived, and the connection is still open. */
 static bool read_more(struct redis_conn *conn)
 {
     char bytes[4096];

@@ -22,28 +22,28 @@ struct redis_command {
 
 void redis_command_add(struct redis_command *command, const char *word);
 
-/* The command of these words, up to the first that is NULL. */
+/* Makes a command of the words before the first NULL. */
 struct redis_command redis_command_of(const char *const *words);
 #define redis_words(...) redis_command_of((const char *const[]){__VA_ARGS__, NULL})
 
 /* A message that the server sends on a channel. */
 typedef void redis_message(void *data, const char *channel, const redisReply *payload);
 
-/* What a new connection says first, in this order. */
+/* What dlock sends first on a new connection, in this order. */
 enum redis_greeting { GREETING_AUTH, GREETING_SELECT, GREETING_ROLE, GREETING_NAME, GREETINGS };
 
-/* The notifications to listen for from a call on. */
+/* The notifications that a call subscribes to. */
 struct redis_channels {
-    bool touches;     /* of the keys that its script reads */
+    bool touches;     /* other clients' writes to the keys that the script reads */
     const char *wake; /* our own channel; NULL: none */
 };
 
 /* What is known about notifications on the present connection. */
 struct redis_listening {
-    long long id;                   /* the server's id of the connection; 0: not asked yet */
+    long long id;                   /* the server's id of the connection; 0: not known */
     bool on;                        /* CLIENT TRACKING was accepted */
-    struct redis_channels channels; /* subscribed to: no script runs before UNSUBSCRIBE */
-    bool no_touches, no_wake;       /* it was tried, and the server does not permit it */
+    struct redis_channels channels; /* subscribed: no script runs before UNSUBSCRIBE */
+    bool no_touches, no_wake;       /* the server refused to send these */
     struct errmsg why_touches, why_wake;
     int broken; /* how many connections in a row ended while subscribing */
 };
@@ -52,68 +52,66 @@ struct redis_conn {
     const struct redis_url *url;
     const struct redis_settings *settings;
     struct redis_endpoint at;  /* the target of the connection; set with redis_conn_go_to() */
-    bool masters_only;         /* a server that is not the master is not used */
+    bool masters_only;         /* refuse a server that is not the master */
     redis_message *on_message; /* NULL: messages are dropped */
     void *message_data;
 
-    struct addresses addresses; /* of the name, from the last look-up */
-    struct deadline look_up;    /* until then they are not looked up again */
+    struct addresses addresses; /* of the host name, by the last look-up */
+    struct deadline look_up;    /* no look-up before this time */
     struct redis_socket socket;
-    unsigned serial; /* rises with each connection that is made */
+    unsigned serial; /* rises with each attempt to connect */
 
     char *out; /* the bytes to send */
     size_t out_used, out_size;
     redisReader *reader;
     struct redis_limits limits; /* of the reader */
-    size_t received;            /* bytes: in this call, and of an incomplete message after it */
+    size_t received;            /* bytes in this call, then those of an incomplete message */
 
-    enum redis_greeting greetings[GREETINGS]; /* whose replies are still to come */
+    enum redis_greeting greetings[GREETINGS]; /* whose replies have not arrived yet */
     int greeting_count;
     bool nameless;        /* CLIENT SETNAME is left out: the server hung up at a greeting */
-    bool greeting_failed; /* one was an error: the database or login is the wrong one */
+    bool greeting_failed; /* a greeting was refused: the login, database or role is wrong */
     bool sent;            /* whether the last call may have reached the server */
     bool asking;          /* ASKING precedes each script: the slot is moving to this Cluster node */
     struct redis_listening listening;
 };
 
-/* Sets up a closed connection to the first host of url. Both must outlive it. */
+/* Sets up a closed connection to the first host of url. url and settings must outlive it. */
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
                      const struct redis_settings *settings);
 
-/* The next connection is made to this server; one to another is closed. */
+/* The next redis_conn_open() connects to this server. Closes a connection to another server. */
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
 
-/* Closes the socket and discards partial input and output. The connection may be used
- * again: the next call connects again. */
+/* Closes the socket and discards partial input and output. redis_conn_open() can connect it
+ * again. */
 void redis_conn_close(struct redis_conn *conn);
 
 /* Closes it and frees everything. */
 void redis_conn_free(struct redis_conn *conn);
 
-/* Connects if the connection is closed, has ended, or has received something unexpected;
- * tries each address of the host in turn. A name is looked up again each time: it may lead
- * to another server by now. If that fails, addresses found earlier are used. Login, database
- * and client name are queued, and with masters_only the question for its role, to go out in
- * one write with the first call.
- * LOCK_OK; otherwise as redis_conn_call(). */
+/* Connects if the connection is closed, has ended, or has received something unexpected. Looks the
+ * host name up again, because it may lead to another server by now; if that fails, uses the
+ * addresses found earlier. Tries each address in turn. Queues the greeting (login, database, with
+ * masters_only the question for the role, and client name), which goes out in one write with the
+ * first call. LOCK_OK; otherwise as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
 /* After LOCK_REFUSED: true if a certificate was refused and a renewed one has been read,
  * so that it is worth connecting once more. */
 bool redis_conn_renew(const struct redis_conn *conn);
 
-/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits for
- * a reply to each, which the caller frees with freeReplyObject(). The caller judges error
- * replies (redis_error_result()). Messages that arrive in between go to on_message. The
- * limits are settings->timeout, cut by bound, and a maximum of bytes, for all of it.
- * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, an answer that makes no sense,
- * or more than was asked for; LOCK_REFUSED: the server accepts no client like us;
- * LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. If the login or the database was
- * refused, greeting_failed is set and the result is that of redis_error_result(), or
- * LOCK_UNAVAILABLE if the server is not the master; then the connection is still open,
- * and the commands may have been carried out at the database it was at. Without LOCK_OK
- * there are no replies, and conn->sent says whether the commands may have been carried
- * out. */
+/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits for a reply
+ * to each, which the caller frees with freeReplyObject(). The caller judges error replies
+ * (redis_error_result()). Messages that arrive in between go to on_message. The whole call is
+ * limited to settings->timeout, to bound, and to a maximum of bytes. LOCK_OK; LOCK_UNAVAILABLE: no
+ * connection, no answer in time, an answer that makes no sense, or more replies than commands;
+ * LOCK_REFUSED: the server accepts no client like us; LOCK_CANCELLED; LOCK_SYSTEM. After each of
+ * these failures the connection is closed. Only a refused greeting leaves it open: greeting_failed
+ * is set, and the server refused the login or the database (the result is redis_error_result()'s)
+ * or is not the master (LOCK_UNAVAILABLE). The server may then have carried out the commands, in
+ * the database that was selected before. Without LOCK_OK there are no replies, and conn->sent says
+ * whether the commands may have been carried out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands,
                                  int count, redisReply **replies, struct bound bound,
                                  struct errmsg *why);
@@ -121,35 +119,34 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 /* For a reply that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why);
 
-/* True if more was read than the last call asked for: poll(2) on the descriptor does not
- * show it. */
+/* True if bytes have been read that no reply or message has used yet: poll(2) on the descriptor
+ * does not show them. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
-/* Reads the messages that have arrived, without waiting for any; of a flood the first. If
- * the connection has ended, or anything unexpected arrives, it is closed. */
+/* Reads the messages that have arrived, without waiting for any; of a flood, only the first ones.
+ * Closes the connection if it has ended, or if anything unexpected arrives. */
 void redis_conn_read_messages(struct redis_conn *conn);
 
 /* --- notifications (subscribe.c) -----------------------------------------
  *
- * The server notifies us at once that a client has touched a key (CLIENT TRACKING of Redis 6
- * and later), and that it is our turn to take a lock (a channel of our own), on the
- * connection that asks for both.
+ * The server notifies dlock at once of two events: another client has touched a key (CLIENT
+ * TRACKING of Redis 6 and later), and it is our turn to take a lock (a channel of our own). Both
+ * notifications arrive on the connection that subscribes to them.
  *
- * hiredis 0.14 reads RESP2 alone, in which such messages are sent only to a subscribed
- * connection, and a subscribed connection accepts no script. So each call leaves its
- * channels, and runs the script and subscribes again in one transaction (MULTI ... EXEC),
- * all in one write. The script sees what happened before it, and since it reads the key
- * the server reports the next touch, but not its own (NOLOOP). (All the keys that a
- * script is given count as read as soon as it reads one; this has been so since Redis
- * 6.0.) Nothing comes between script and SUBSCRIBE, however the network cuts the write. */
+ * hiredis 0.14 reads only RESP2. In RESP2 the server sends messages only to a subscribed
+ * connection, which accepts no script. So each call unsubscribes, then runs the script and
+ * subscribes again in one transaction (MULTI ... EXEC), all in one write. The script sees what
+ * happened before it. Because the script reads the key, the server reports the next touch, but not
+ * the script's own (NOLOOP). (Since Redis 6.0, all keys of a script count as read as soon as the
+ * script reads one.) Nothing comes between script and SUBSCRIBE, however the network cuts the
+ * write. */
 
 /* The channel on which the server reports touched keys. */
 #define REDIS_INVALIDATE "__redis__:invalidate"
 
-/* Runs a script as redis_conn_call() runs a command, on a connection that may be
- * subscribed, and from then on listens for what `channels` asks for and the server permits.
- * If the server does not permit it, the script is still run. The text of channels.wake must
- * live as long as the connection. */
+/* Runs a script as redis_conn_call() runs a command, on a connection that may be subscribed, and
+ * subscribes to those of `channels` that the server permits. If the server permits none, the script
+ * is still run. The text of channels.wake must live as long as the connection. */
 enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redis_command *script,
                                       struct redis_channels channels, redisReply **reply,
                                       struct bound bound, struct errmsg *why);

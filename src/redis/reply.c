@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No expected reply comes near these: ten thousand holders are 170,000 elements, three
- * arrays deep. */
+/* No expected reply reaches these limits: ten thousand holders are 170,000 elements, three arrays
+ * deep. */
 enum {
-    REPLY_MOST_ELEMENTS = 1 << 18, /* of a few bytes each, which become a hundred here */
-    REPLY_MOST_DEPTH = 7, /* as hiredis 0.14; 1.x reads any depth, and frees by recursion */
+    REPLY_MOST_ELEMENTS = 1 << 18, /* a few bytes each on the wire, a hundred in memory */
+    REPLY_MOST_DEPTH = 7, /* hiredis 0.14's limit; 1.x reads any depth, and frees by recursion */
 };
 
 static int depth(const redisReadTask *task)
@@ -22,8 +22,8 @@ static int depth(const redisReadTask *task)
     return depth;
 }
 
-/* hiredis 0.14 would allocate room for as many elements as a reply claims. All
- * arrays of one reply count, since each element may be one that claims as many. */
+/* hiredis 0.14 would allocate room for as many elements as a reply claims. All arrays of one reply
+ * count together, because each element may be another array that claims as many. */
 #if HIREDIS_MAJOR >= 1
 static void *create_array(const redisReadTask *task, size_t elements)
 #else
@@ -81,7 +81,7 @@ bool redis_reply_is(const redisReply *reply, const char *word, size_t elements)
            strcmp(reply->element[0]->str, word) == 0;
 }
 
-/* The fence and other values that may exceed an integer reply are sent as text. */
+/* Scripts send the fence, and other values that may exceed an integer reply, as text. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
 {
     if (element->type == REDIS_REPLY_INTEGER) {
@@ -111,7 +111,7 @@ static bool begins(const char *text, const char *begin)
     return strncmp(text, begin, strlen(begin)) == 0;
 }
 
-/* Past "@user_script:3: " or "@user_script: 3: "; NULL: the text does not begin so. */
+/* Skips "@user_script:3: " or "@user_script: 3: "; NULL: the text does not begin with either. */
 static const char *skip_place(const char *text)
 {
     if (!begins(text, place))
@@ -122,7 +122,7 @@ static const char *skip_place(const char *text)
     return length > 0 && begins(text + length, ": ") ? text + length + 2 : NULL;
 }
 
-/* Past all but the last "ERR " of an error that a script has passed on. */
+/* Skips all but the last "ERR " of an error that a script has passed on. */
 static const char *skip_repeated(const char *text)
 {
     while (begins(text, "ERR ERR "))
@@ -130,12 +130,12 @@ static const char *skip_repeated(const char *text)
     return text;
 }
 
-/* Redis 5 and 6 prefix the error of a call inside a script with its place, once or twice,
- * and leave the '-' of the protocol there:
+/* Removes the place in a script from an error. Redis 5 and 6 put the place, once or twice, before
+ * the error of a call inside a script, and keep the '-' of the protocol:
  * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY
  * You can't ...".
  * An error that the script returns has only "@user_script: 3: " before it.
- * Redis 7 and Valkey append it: "READONLY You can't ... script: SHA1, on @user_script:3." */
+ * Redis 7 and Valkey append the place: "READONLY You can't ... script: SHA1, on @user_script:3." */
 static const char *unwrapped(const char *error)
 {
     static const char discarded[] = "EXECABORT Transaction discarded because of: ";
@@ -153,7 +153,7 @@ static const char *unwrapped(const char *error)
     return skip_repeated(text + strspn(text, "@-"));
 }
 
-/* How long the text is without " script: SHA1, on @user_script:3." at its end. */
+/* The length of the text without " script: SHA1, on @user_script:3." at its end. */
 static size_t length_without_place(const char *text)
 {
     static const char begin[] = " script: ", end[] = ", on @user_script:";
@@ -194,7 +194,7 @@ bool redis_error_command(const char *error, const char *script, char *command, s
     return true;
 }
 
-/* How long the code is that text begins with; 0: there is none. */
+/* The length of the code at the beginning of the text; 0: there is none. */
 static size_t code_length(const char *text)
 {
     size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
@@ -221,8 +221,8 @@ static const char no_scripts[] = "it runs no scripts; if it is a Sentinel, use r
 static const char of_cluster[] = "it is a node of a Cluster; use redis+cluster://; ";
 static const char in_move[] = "the slot of the key is being moved; ";
 
-/* The errors that are no passing trouble, or need a word for people: by their code, or by the words
- * that they begin with, if they have no code, or only "ERR". */
+/* The errors that a retry cannot mend, or that need advice for people. An error is recognized by
+ * its code or, if it has no code or only "ERR", by its first words. */
 static const struct {
     enum lock_result result;
     bool is_code;
@@ -260,8 +260,7 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
     const char *words = redis_error_has_code(error) ? "" : text;
     if (has_code(text, "ERR"))
         words = text + strlen("ERR") + strspn(text + strlen("ERR"), " ");
-    /* Before a login the server accepts no command as long as ours, and has a different error
-     * for that. */
+    /* Before a login the server accepts no command as long as ours, and answers with this error. */
     if (begins(words, "Protocol error: unauthenticated"))
         return errmsg_fail(why, LOCK_REFUSED,
                            "it requires a user and a password: NOAUTH Authentication required");
@@ -287,9 +286,9 @@ static bool says(const char *error, const char *words)
     return strstr(error, words) != NULL;
 }
 
-/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", in which a
- * long password is cut short. Other errors are searched only for a complete password; a password
- * of few bytes is found in any text, and may be a part of "unknown". */
+/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", in which the server
+ * cuts a long password short: drop all arguments. In other errors, look only for the complete
+ * password, and only if it is not so short that it may be part of any text, as of "unknown". */
 void redis_error_hide_login(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };

@@ -1,5 +1,5 @@
-/* The replies of a Redis server: hiredis's parser, with limits of our own, because a reply may
- * claim any size; words and numbers; what an error means. No I/O. */
+/* The replies of a Redis server: reads them with hiredis's parser, within limits of our own,
+ * because a reply may claim any size; checks words and numbers; explains errors. No I/O. */
 #ifndef DLOCK_REDIS_REPLY_H
 #define DLOCK_REDIS_REPLY_H
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Data that a reader needs as long as it lives, at an address of its own. */
+/* Data of a reader. Must outlive the reader, and must not move. */
 struct redis_limits {
     size_t elements; /* claimed by the arrays of the reply that is being read */
     redisReplyObjectFunctions functions;
@@ -22,9 +22,9 @@ struct redis_limits {
  * out of memory. */
 redisReader *redis_reader_create(struct redis_limits *limits);
 
-/* The next complete reply, or message, of the bytes fed, which the caller frees with
- * freeReplyObject(); NULL in *reply: there is none yet. False: it is not the Redis
- * protocol, or has too many elements or levels. */
+/* Sets *reply to the next complete reply or message in the bytes fed, which the caller frees with
+ * freeReplyObject(); NULL: there is none yet. False: the bytes are not the Redis protocol, or have
+ * too many elements or levels. */
 bool redis_reader_next(redisReader *reader, redisReply **reply);
 
 /* The number of bytes that belong to no complete reply yet; 0 without a reader (NULL). */
@@ -33,7 +33,7 @@ static inline size_t redis_reader_left(const redisReader *reader)
     return reader != NULL ? reader->len - reader->pos : 0;
 }
 
-/* True if only messages, as far as can be seen, are left. */
+/* True if no bytes are left, or if they begin like a message. */
 bool redis_reader_has_only_messages(const redisReader *reader);
 
 /* A message on a channel that we have subscribed to: {"message", channel, anything}. */
@@ -50,7 +50,7 @@ bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
  * expiry that no clock here can count to. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
 
-/* A whole number that comes as text, or as an integer; "" is 0. */
+/* Reads a whole number from least to most, sent as text or as an integer; "" is 0. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
 
 /* The text of an element; "" for any other type. */
@@ -72,20 +72,20 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why);
 /* The error as shown to people: without the place in a script that servers add. */
 void redis_error_text(const char *error, char *text, size_t size);
 
-/* The command of this script that the error is about. False: it names no line of it, or a
- * line without a call. */
+/* Finds the command in the text of the script that the error is about. False: the error names no
+ * line of the script, or a line without a call. */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size);
 
 /* Removes the parts of AUTH that a server without AUTH repeats in its error. */
 void redis_error_hide_login(const struct redis_url *url, char *error);
 
-/* After an error that redis_error_result() calls LOCK_REFUSED, to this script (its text), which
- * needs these keys (for people), or to another command (both NULL): the text says which user was
- * refused what, and what helps. */
+/* Explains an error that redis_error_result() calls LOCK_REFUSED: *why says which user was refused
+ * what, and what helps. The server refused this script (its text), which needs these keys (for
+ * people), or another command (both NULL). */
 void redis_error_explain(const struct redis_url *url, const char *script, const char *keys,
                          const char *error, struct errmsg *why);
 
-/* redis_error_result() of an error to a command that is no script, explained if refused. */
+/* redis_error_result() for a command that is no script; explains the error if it is a refusal. */
 enum lock_result redis_error_judge(const struct redis_url *url, const char *error,
                                    struct errmsg *why);
 

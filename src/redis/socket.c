@@ -19,15 +19,15 @@
 
 /* --- looking up names ----------------------------------------------------
  *
- * getaddrinfo(3) cannot be interrupted, and a resolver that hangs holds it for many
- * seconds. So a name (not a numeric address) is looked up by a thread of its own, and the
- * asking thread may abandon it. An abandoned thread reads the environment whenever it likes, so
- * dlock never changes its own (util/array.h).
+ * getaddrinfo(3) cannot be interrupted, and may wait for a resolver that hangs for many seconds. So
+ * a helper thread looks up a name (not a numeric address), and the asking thread may abandon the
+ * helper. An abandoned helper may read the environment at any time, so dlock never changes its own
+ * environment (util/array.h).
  *
- * Ownership: struct lookup belongs to both threads, counted by `owners`. The thread
- * writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them only
- * after it has read done_fd. They may leave in either order: the last one frees. So a thread
- * of this kind may be left while the command runs, and when this process ends. */
+ * Ownership: struct lookup belongs to both threads, counted by `owners`. The helper writes `error`,
+ * `system_error` and `list`, then `done_fd`; the asking thread reads the three only after it has
+ * read `done_fd`. The threads may leave in either order: the last one frees the struct. So a helper
+ * may still run while the command runs, and when this process ends. */
 
 struct lookup {
     atomic_int owners;
@@ -152,14 +152,13 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
 
 enum { LATE_MOST = 64 };
 
-enum { TLS_ALERT = 21 }; /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
+enum { TLS_ALERT = 21 }; /* first byte of an alert record, and of no Redis reply: RFC 8446, 5.1 */
 
-/* A server that has silently gone is noticed after KEEP_IDLE and KEEP_COUNT lost probes:
- * 9 s, sooner than the longest interval between two checks (10 s) and far sooner than a
- * resting waiter asks again. One lost probe is not enough, as it would be with a
- * TCP_USER_TIMEOUT below KEEP_IDLE: if that is set, it ends the connection instead of the
- * count (tcp(7); "When TCP sockets refuse to die", blog.cloudflare.com). It also covers
- * bytes that are never acknowledged. */
+/* The kernel reports that a server has silently gone after KEEP_IDLE and KEEP_COUNT lost probes:
+ * 9 s, sooner than the longest interval between two checks (10 s) and far sooner than a resting
+ * waiter asks again. TCP_USER_TIMEOUT, which limits how long sent bytes stay unacknowledged, also
+ * replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die", blog.cloudflare.com): below
+ * KEEP_IDLE, one lost probe would end the connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -196,7 +195,7 @@ ssize_t redis_socket_take(const struct redis_socket *sock, void *bytes, size_t s
                              : recv(sock->fd, bytes, size, 0);
 }
 
-/* True if the failure looks like a TLS server that was sent plain text: it hangs up, or
+/* True if the server may be a TLS server that was sent plain text: such a server hangs up, or
  * answers with a TLS record. A server that has answered before is not one. */
 static bool may_want_tls(const struct redis_socket *sock)
 {
@@ -213,16 +212,16 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
     return hang_up(sock, why, may_want_tls(sock) ? hinted : text);
 }
 
-/* If this process was frozen, the answer may have arrived long before the deadline passed. So
- * bytes that are there are still read, but not from a peer that sends without pause. */
+/* If this process was frozen, the answer may have arrived long before the deadline passed. So dlock
+ * still reads the bytes that are there, but stops if a peer sends without pause. */
 static bool is_too_late(struct redis_socket *sock, struct bound bound)
 {
     sock->late = deadline_passed(bound.until) ? sock->late + 1 : 0;
     return sock->late > LATE_MOST;
 }
 
-/* After bytes that could not be moved, with errno: LOCK_OK to try again. Otherwise the
- * connection is closed. */
+/* Handles the errno of a send or receive that failed. LOCK_OK: try again. Otherwise the connection
+ * is closed. */
 static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late,
                                    struct bound bound, struct errmsg *why)
 {
@@ -269,8 +268,8 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
     return LOCK_OK;
 }
 
-/* As recv(2), but looks for a moment before it says EAGAIN: a server on this
- * host answers in less time than it takes to fall asleep and be woken. */
+/* As recv(2), but tries for a moment before it fails with EAGAIN: a server on this host answers in
+ * less time than this process needs to fall asleep and wake up. */
 static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t size)
 {
     struct deadline moment =
@@ -333,7 +332,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
         if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    /* A file permission on a Unix socket is a refusal; other errors may pass, such as a
+    /* A missing file permission on a Unix socket is a refusal. Other errors may pass, such as a
      * firewall's rejection of one of several addresses, or EAGAIN: the queue of a Unix socket is
      * full, and poll(2) cannot wait for it. */
     if (result == LOCK_OK && error != 0) {
@@ -363,7 +362,7 @@ static void set_tcp_options(int fd)
                          sizeof options[i].value);
 }
 
-/* With the connection as it is: LOCK_OK, or it is closed. */
+/* Does the TLS handshake. LOCK_OK; otherwise the connection is closed. */
 static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls,
                                   const char *host, struct bound bound, struct errmsg *why)
 {
@@ -387,8 +386,8 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
     return result;
 }
 
-/* Each address has its share of the time, so that one that swallows packets does not keep
- * us from the next. */
+/* Each address has its share of the time, so that an address that swallows packets leaves time for
+ * the next one. */
 enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses,
                                       struct redis_tls *tls, const char *host, struct bound bound,
                                       struct errmsg *why)
@@ -407,7 +406,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
         if (result == LOCK_OK && tls != NULL) {
             result = start_tls(sock, tls, host, share, why);
             if (result == LOCK_REFUSED)
-                break; /* whatever the other addresses may say */
+                break; /* do not try the other addresses */
         }
         if (result == LOCK_OK || result == LOCK_CANCELLED)
             break;

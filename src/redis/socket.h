@@ -1,6 +1,5 @@
-/* Host names to addresses, and the socket to a Redis server: TCP, plain or with TLS, or a Unix
- * socket. It moves bytes, with a deadline on every wait, and does not interpret them. Every
- * failure closes it. */
+/* Looks up host names, and moves bytes over the socket to a Redis server: TCP, plain or with TLS,
+ * or a Unix socket. Every wait has a deadline, and every failure closes the socket. */
 #ifndef DLOCK_REDIS_SOCKET_H
 #define DLOCK_REDIS_SOCKET_H
 
@@ -40,30 +39,30 @@ struct redis_socket {
     bool is_tcp;
     bool heard;      /* the server has sent something, on this connection or an earlier one */
     bool hung_up;    /* the server has ended the last connection */
-    int late;        /* how often in a row bytes could be moved after the deadline */
+    int late;        /* how many times in a row the deadline had passed */
     bool is_crowded; /* others need the processor: do not busy-poll for a reply */
     int alarm_fd;    /* readable: waiting for this server is useless; -1: none */
 };
 
-/* Connects a closed socket to one of the addresses, each in turn with its share of
- * the time; with `tls` (NULL: none) as far as the end of the handshake with the
- * server that goes by the name `host`.
- * LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate;
- * LOCK_CANCELLED; LOCK_SYSTEM. */
+/* Connects a closed socket to the first address that answers; each has its share of the time. With
+ * `tls` (NULL: plain) this includes the handshake; the server's certificate must be for `host`.
+ * LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate; LOCK_CANCELLED;
+ * LOCK_SYSTEM. */
 enum lock_result redis_socket_connect(struct redis_socket *socket,
                                       const struct addresses *addresses, struct redis_tls *tls,
                                       const char *host, struct bound bound, struct errmsg *why);
 
 void redis_socket_close(struct redis_socket *socket);
 
-/* Sends all of it. LOCK_OK even if the server has closed the connection: its reason may
- * still be there to read. LOCK_UNAVAILABLE; LOCK_REFUSED: a certificate; LOCK_CANCELLED. */
+/* Sends all bytes. LOCK_OK even if the server has closed the connection, because the server's
+ * reason may still be there to read. LOCK_UNAVAILABLE; LOCK_REFUSED: a certificate;
+ * LOCK_CANCELLED. */
 enum lock_result redis_socket_send(struct redis_socket *socket, const char *bytes, size_t size,
                                    struct bound bound, struct errmsg *why);
 
-/* Waits for bytes, and reads those that have arrived: LOCK_OK with *length, at least 1.
- * Otherwise *length is 0, and the result as that of redis_socket_send(); the end of the
- * connection is LOCK_UNAVAILABLE. */
+/* Waits for bytes, and reads those that have arrived: LOCK_OK with *length, at least 1. Otherwise
+ * *length is 0, and the result as of redis_socket_send(). LOCK_UNAVAILABLE if the server has closed
+ * the connection. */
 enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why);
 

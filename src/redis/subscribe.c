@@ -5,9 +5,9 @@
 #include <string.h>
 
 enum {
-    /* A server, or a proxy before it, that closes the connection instead of refusing is asked
-     * only so often: the lock must still be looked at. A single connection may have ended by
-     * itself. */
+    /* A server, or a proxy before it, may close the connection instead of refusing to subscribe.
+     * After so many in a row dlock stops subscribing, because it must still look at the lock. A
+     * single connection may have ended for another reason. */
     BROKEN_MOST = 2,
     CHANNELS_MOST = 2,
 };
@@ -23,7 +23,7 @@ static int channel_names(struct redis_channels channels, const char *names[CHANN
     return count;
 }
 
-/* The reply to (UN)SUBSCRIBE: that word, the channel, the number of subscriptions. */
+/* True for a reply to (UN)SUBSCRIBE: this word, the channel, this number of subscriptions. */
 static bool is_count(const redisReply *reply, const char *word, long long count)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
@@ -36,8 +36,8 @@ static bool is_error(const redisReply *reply)
     return reply != NULL && reply->type == REDIS_REPLY_ERROR;
 }
 
-/* Servers before Redis 6.2 leave a transaction open if they do not execute it for another
- * reason. */
+/* True if EXEC has discarded the transaction. After any other error of EXEC, servers before Redis
+ * 6.2 leave it open. */
 static bool is_discarded(const redisReply *exec)
 {
     return is_error(exec) && strncmp(exec->str, "EXECABORT", strlen("EXECABORT")) == 0;
@@ -61,8 +61,8 @@ struct attempt {
     struct redis_conn *conn;
     struct redis_channels channels;    /* to subscribe to */
     struct errmsg no_touches, no_wake; /* the server's first refusal of each */
-    bool pass;         /* one of them has a passing cause: nothing is learnt from it */
-    redisReply *reply; /* the script's; NULL: it has not been run */
+    bool pass;                         /* a refusal has a passing cause: learn() remembers none */
+    redisReply *reply;                 /* the script's; NULL: it has not been run */
     struct errmsg *why;
 };
 
@@ -76,7 +76,7 @@ static void note_refusal(struct attempt *attempt, struct errmsg *refusal, const 
         errmsg_set(refusal, "%s: %.400s", command, error->str);
 }
 
-/* It is unknown what the connection would accept now; another one may do. */
+/* Closes the connection, because it is unknown what it would accept now; a new one may work. */
 static enum lock_result give_up(const struct attempt *attempt, const redisReply *error)
 {
     (void)redis_error_result(error->str, attempt->why); /* for the text */
@@ -84,9 +84,8 @@ static enum lock_result give_up(const struct attempt *attempt, const redisReply 
     return LOCK_UNAVAILABLE;
 }
 
-/* Asks for the id of the connection, and for permission for the other commands: a
- * connection that could not leave a channel again, or not end a transaction, would be of
- * no use. */
+/* Asks for the id of the connection, and tries the other commands: a connection that could not
+ * leave a channel again, or not end a transaction, would be of no use. */
 static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 {
     enum { ID, LEAVE, BEGIN, END, QUESTIONS };
@@ -116,11 +115,10 @@ static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
     return result;
 }
 
-/* The commands that go out in one write; the indexes of its parts, -1 for a part that is
- * not needed. Tracking is turned on at the first call that listens to anything, so that
- * this need not be done when it is urgent; a script whose touches do not matter is not
- * tracked: until a key changes the server remembers each connection that has read it, and
- * the release of a lock was its last one. */
+/* The commands that go out in one write, and the indexes of its parts; -1: not needed. The first
+ * call that listens to anything turns tracking on, so that no urgent call needs to. A script whose
+ * touches do not matter is not tracked, because the server remembers each reader of a key until the
+ * key changes, and a key does not change again after the release of its lock. */
 struct batch {
     struct redis_command commands[2 * CHANNELS_MOST + 5];
     redisReply *replies[2 * CHANNELS_MOST + 5];
@@ -134,8 +132,8 @@ static int add(struct batch *batch, struct redis_command command)
     return batch->count++;
 }
 
-/* CLIENT CACHING and ASKING apply only to the next command, so there is room for one of
- * them: an unneeded report of a touch does no harm. */
+/* CLIENT CACHING and ASKING apply only to the next command, so only one of them can be sent. ASKING
+ * goes first: an unneeded report of a touch does no harm. */
 static void fill(struct batch *batch, const struct attempt *attempt,
                  const struct redis_command *script)
 {
@@ -167,13 +165,13 @@ static void fill(struct batch *batch, const struct attempt *attempt,
         add(batch, redis_words("EXEC"));
 }
 
-/* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK without attempt->reply: nothing
- * was carried out. */
+/* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK without attempt->reply: the server
+ * carried out nothing. */
 static enum lock_result read_transaction(struct attempt *attempt, const struct batch *batch)
 {
     redisReply *const *queued = &batch->replies[batch->script];
     const redisReply *begin = queued[-1], *exec = batch->replies[batch->count - 1];
-    /* Without MULTI the script was run and the channels were entered one by one; EXEC may
+    /* If the server refused MULTI, it ran the script and each SUBSCRIBE by themselves; EXEC may
      * answer EXECABORT even then. */
     if (is_error(begin))
         return give_up(attempt, begin);
@@ -236,8 +234,8 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
     if (result != LOCK_OK)
         return result;
     result = read_batch(attempt, &batch);
-    /* Without ASKING the call is redirected back and forth; the script's own error
-     * says why it fails. */
+    /* If the server refuses ASKING, it answers the script with a redirection, and the call would go
+     * back and forth. The error of ASKING says why the call fails. */
     if (is_error(attempt->reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
         freeReplyObject(attempt->reply);
         attempt->reply = take_over(&batch.replies[batch.asking]);
@@ -246,7 +244,8 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
     return result;
 }
 
-/* A server that is loading or busy refuses everything for a while. */
+/* Remembers what the server does not permit. A refusal by a server that is loading or busy does not
+ * count: such a server refuses everything for a while. */
 static void learn(const struct attempt *attempt)
 {
     struct redis_listening *listening = &attempt->conn->listening;
@@ -276,8 +275,8 @@ static enum lock_result try(struct attempt *attempt, const struct redis_command 
         attempt->channels.wake = NULL;
     if (result == LOCK_OK)
         result = run(attempt, script, bound);
-    /* A channel is refused, the server is full or busy, or the slot has moved: the script
-     * by itself may still be carried out, or its error says why not. */
+    /* Nothing was carried out: the server refuses a channel, is full or busy, or the slot has
+     * moved. Run the script without channels: that may succeed, or its error says why not. */
     if (result == LOCK_OK && attempt->reply == NULL) {
         attempt->channels = (struct redis_channels){0};
         result = run(attempt, script, bound);

@@ -1,12 +1,12 @@
-/* The bytes of a session go through a BIO of our own: OpenSSL's writes to a socket with
- * write(2), so a server that has gone would end an action by SIGPIPE, whose disposition
- * is the caller's; ours sends with MSG_NOSIGNAL. (A pair of memory BIOs would do too, for
- * one more copy and a second place in which bytes wait unseen by poll(2).)
+/* The bytes of a session go through a BIO of our own, which sends with MSG_NOSIGNAL. OpenSSL's BIO
+ * for sockets uses write(2): if the server has gone, SIGPIPE, whose disposition is the caller's,
+ * would end an action. (A pair of memory BIOs would also do, but with one more copy and a second
+ * place in which bytes wait unseen by poll(2).)
  *
- * A context and its sessions belong to the thread that has the connection (run/watch.c),
- * one at a time. A child is made by vfork(2) and only executes; the guard of --attach is
- * a fork that goes on with a session which its parent leaves alone. The socket is closed
- * on exec. */
+ * A context and its sessions belong to one thread at a time: the thread that has the connection
+ * (run/watch.c). A child made by vfork(2) only executes a program. The guard of --attach is a fork
+ * that continues a session, and its parent no longer uses that session. The socket is closed on
+ * exec. */
 #include "redis/tls.h"
 
 #include "util/dl_openssl.h"
@@ -24,7 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the issuers, the certificate and its key: seconds and nanoseconds of the last change, inode. */
+/* For each of the issuers, the certificate and its key: seconds and nanoseconds of the last change,
+ * inode. */
 struct versions {
     int64_t of[3][3];
 };
@@ -34,7 +35,7 @@ struct redis_tls {
     BIO_METHOD *method;
     struct redis_settings settings;
     struct versions read; /* of the files that the context was made from */
-    bool was_refused;     /* a certificate, since the files were read */
+    bool was_refused;     /* a certificate was, after the files were read */
 };
 
 struct redis_tls_session {
@@ -46,7 +47,7 @@ struct redis_tls_session {
     short events;        /* the events to wait for after the last EAGAIN */
     unsigned long fault; /* OpenSSL's error code; 0: none */
     bool was_asked;      /* the server requires a certificate of ours */
-    bool established;    /* and nothing has failed since */
+    bool established;    /* the handshake is done, and nothing has failed since */
     bool is_anonymous;   /* the server has shown no certificate */
     char host[256];
 };
@@ -62,10 +63,10 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
     return (int)length;
 }
 
-/* OpenSSL handles some messages in a loop of its own, which no deadline ends, and a peer
- * may send them for ever: HelloRequests, even before it has shown a certificate,
- * KeyUpdates, tickets. A chain of certificates may have 100 KB
- * (SSL_CTX_set_max_cert_list(3)), a record 16 KB. */
+/* OpenSSL handles some messages in a loop of its own, which no deadline ends, and a peer may send
+ * them for ever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So
+ * their bytes are limited, with room for a chain of certificates, which may have 100 KB
+ * (SSL_CTX_set_max_cert_list(3)), and a record of 16 KB. */
 enum { VAIN_MOST_BYTES = 1 << 18 };
 
 static int socket_read(BIO *bio, char *bytes, int size)
@@ -91,7 +92,7 @@ static long socket_control(BIO *bio, int command, long number, void *data)
     (void)bio;
     (void)number;
     (void)data;
-    return command == BIO_CTRL_FLUSH; /* nothing is kept back */
+    return command == BIO_CTRL_FLUSH; /* there is no buffer to flush */
 }
 
 /* --- the files: trusted issuers, and our certificate --------------------- */
@@ -104,9 +105,9 @@ static enum lock_result unusable(const char *path, const char *what, struct errm
                        code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
 }
 
-/* OpenSSL's own words for what cannot be opened are of no help, and it would wait for a pipe,
- * which has its content only once. LOCK_OK with the file open; LOCK_REFUSED: it may not be read;
- * LOCK_INVALID. */
+/* Opens the file before OpenSSL does, because OpenSSL's errors do not help, and because OpenSSL
+ * would wait for a pipe, which can be read only once. LOCK_OK with the file open; LOCK_REFUSED:
+ * dlock has no permission to read it; LOCK_INVALID. */
 static enum lock_result open_file(const char *path, int *fd, struct stat *status,
                                   struct errmsg *why)
 {
@@ -136,7 +137,7 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
 {
     openssl()->ERR_clear_error();
     if (path == NULL) {
-        /* A missing store trusts no issuer, and each server is refused. */
+        /* If the host has no such store, no issuer is trusted, and dlock refuses every server. */
         (void)openssl()->SSL_CTX_set_default_verify_paths(context);
         return LOCK_OK;
     }
@@ -151,7 +152,7 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
     return LOCK_OK;
 }
 
-/* There is no prompt for a passphrase. */
+/* dlock never asks for a passphrase. */
 /* NOLINTNEXTLINE(readability-non-const-parameter) */
 static int no_passphrase(char *bytes, int size, int writes, void *data)
 {
@@ -240,7 +241,7 @@ static bool make_method(struct redis_tls *tls)
            openssl()->BIO_meth_set_ctrl(tls->method, socket_control) == 1;
 }
 
-/* A host's policy may require more than TLS 1.2 (openssl.cnf), and is respected. */
+/* A host's policy (openssl.cnf) may require more than TLS 1.2; dlock respects that. */
 static bool make_context(struct redis_tls *tls)
 {
     const long mode = SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
@@ -339,8 +340,8 @@ void redis_tls_close(struct redis_tls *tls)
 
 /* --- sessions ------------------------------------------------------------ */
 
-/* The name that the certificate must have: a certificate has no zone of an IPv6 address
- * (fe80::1%eth0), and no dot at the end of a name. True: it is an address. */
+/* Copies the name that the certificate must have, without what no certificate has: the zone of an
+ * IPv6 address (fe80::1%eth0), and the dot at the end of a name. True: it is an address. */
 static bool copy_host(struct redis_tls_session *session, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -366,7 +367,8 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
                                                        session->host) == 1;
     } else if (strpbrk(session->host, "*%") != NULL || *session->host == '\0' ||
                *session->host == '.') {
-        /* To OpenSSL an empty name matches any name, one with a leading dot all below it. */
+        /* For OpenSSL, an empty name matches every name, and a name with a leading dot matches all
+         * names below it. */
         return errmsg_fail(why, LOCK_REFUSED, "%.200s is not a name that a certificate can have",
                            host);
     } else {
@@ -388,7 +390,7 @@ static enum lock_result set_up(struct redis_tls_session *session, const struct r
         return LOCK_SYSTEM;
     openssl()->BIO_set_data(bio, session);
     openssl()->BIO_set_init(bio, 1);
-    openssl()->SSL_set_bio(session->ssl, bio, bio); /* which owns it from here on */
+    openssl()->SSL_set_bio(session->ssl, bio, bio); /* the SSL owns the BIO from here on */
     return openssl()->SSL_set_ex_data(session->ssl, 0, session) == 1 ? set_host(session, host, why)
                                                                      : LOCK_SYSTEM;
 }
@@ -420,8 +422,8 @@ void redis_tls_end(struct redis_tls_session *session)
     free(session);
 }
 
-/* After a call of OpenSSL that returned `result`, which was not positive: what
- * recv(2) and send(2) would return, with errno. */
+/* After a failed call of OpenSSL (`result` is not positive): returns what recv(2) or send(2) would
+ * return, with errno. */
 static int failed(struct redis_tls_session *session, int result)
 {
     int error = openssl()->SSL_get_error(session->ssl, result);
@@ -486,8 +488,8 @@ ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, siz
     if (errno != EPIPE && errno != ECONNRESET)
         return -1;
 
-    /* A server that refuses our certificate reports that and closes, and our next send fails:
-     * its alert can still be read. */
+    /* A server that refuses our certificate sends an alert and closes the connection. Our next send
+     * fails, but the alert can still be read. */
     char byte;
     int error = errno;
     if (redis_tls_receive(session, &byte, sizeof byte) >= 0 || errno != EPROTO)
@@ -554,7 +556,7 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
     case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED: return session->was_asked;
-    /* How TLS 1.2 says that there was none; it may mean other things too. */
+    /* The alert of TLS 1.2 for a missing certificate; it may also mean other things. */
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
         return session->was_asked && !has_certificate(session);
     default: return false;

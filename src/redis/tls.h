@@ -1,5 +1,5 @@
-/* TLS on a connection's socket, by OpenSSL: 1.2 or 1.3, the server's chain and
- * its name, or IP address, always verified. */
+/* TLS 1.2 or 1.3 on a connection's socket, by OpenSSL. The server's certificate chain and its name,
+ * or IP address, are always verified. */
 #ifndef DLOCK_REDIS_TLS_H
 #define DLOCK_REDIS_TLS_H
 
@@ -16,9 +16,9 @@ struct redis_tls;
 /* TLS of one connection. */
 struct redis_tls_session;
 
-/* Opens OpenSSL and reads the files of the settings. LOCK_OK with *tls set, to be
- * closed after its sessions have ended. LOCK_INVALID: *fault says which setting
- * cannot be used. LOCK_REFUSED: a file may not be read. LOCK_SYSTEM. */
+/* Opens OpenSSL and reads the files of the settings. LOCK_OK with *tls set; the caller closes it
+ * after its sessions. LOCK_INVALID: *fault says which setting cannot be used. LOCK_REFUSED: dlock
+ * has no permission to read a file. LOCK_SYSTEM. */
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings,
                                 enum redis_fault *fault, struct errmsg *why);
 void redis_tls_close(struct redis_tls *tls);
@@ -28,22 +28,22 @@ void redis_tls_close(struct redis_tls *tls);
  * uses them. Files that are unusable now change nothing. */
 bool redis_tls_renew(struct redis_tls *tls);
 
-/* Begins a session on a connected non-blocking socket with the server that goes by
- * this name or IP address; no byte moves yet. LOCK_OK with *session set;
- * LOCK_REFUSED: no certificate could be for that name; LOCK_SYSTEM. */
+/* Starts a session on a connected non-blocking socket, with the server of this name or IP address;
+ * sends nothing yet. LOCK_OK with *session set; LOCK_REFUSED: no certificate could be for that
+ * name; LOCK_SYSTEM. */
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd,
                                  const char *host, struct errmsg *why);
 
-/* The handshake, as far as it comes without waiting. 1: it is done. Otherwise as
+/* Continues the handshake as far as possible without waiting. 1: it is done. Otherwise as
  * redis_tls_receive(). */
 int redis_tls_handshake(struct redis_tls_session *session);
 
-/* Notifies the server, if the socket accepts that at once, and frees the session; the
- * socket stays open. NULL is fine. */
+/* Sends close_notify, if the socket accepts it at once, and frees the session; the socket stays
+ * open. NULL is fine. */
 void redis_tls_end(struct redis_tls_session *session);
 
-/* As recv(2) and send(2) with MSG_NOSIGNAL. After EAGAIN, redis_tls_events() has the
- * events for poll(2); after EPROTO, redis_tls_error() has the rest. */
+/* As recv(2) and send(2) with MSG_NOSIGNAL. After EAGAIN, redis_tls_events() has the events for
+ * poll(2); after EPROTO, redis_tls_error() explains the failure. */
 ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t size);
 ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size);
 short redis_tls_events(const struct redis_tls_session *session);

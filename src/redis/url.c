@@ -53,8 +53,8 @@ static bool parse_database(struct redis_url *url, const char *text, struct errms
     return true;
 }
 
-/* "password@", ":password@" or "user:password@", as redis-cli reads them: a lone word is
- * a password if ':' precedes it, otherwise a user. */
+/* Parses "user", ":password" or "user:password". As in redis-cli, a lone word is a password if ':'
+ * precedes it, otherwise a user. */
 static bool parse_login(struct redis_url *url, const char *text, size_t length, struct errmsg *why)
 {
     const char *colon = memchr(text, ':', length);
@@ -127,7 +127,7 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
 {
     if (**tail != '/')
         return refuse(why, "the name of the master is missing");
-    /* '@': a login with a slash in it, which is an error */
+    /* an '@' here: a login with a slash in it, which is an error */
     size_t length = strcspn(*tail + 1, "/?#@");
     if (length == 0 || (*tail)[1 + length] == '@' ||
         !percent_decode(url->master, sizeof url->master, *tail + 1, length))
@@ -204,8 +204,8 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     return true;
 }
 
-/* "host", "host:port" or "[::1]:port": nothing that could be a password, as an '@' or a
- * word after the colon might be. */
+/* True for "host", "host:port" or "[::1]:port". No part of such a text is a password; a text with
+ * an '@' or a word after the colon may contain one. */
 static bool is_place(const char *text)
 {
     static const char host[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
@@ -218,7 +218,7 @@ static bool is_place(const char *text)
     return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
 }
 
-/* Names what was found, if it cannot be a password, and what may be meant. */
+/* Quotes what was found, if it cannot be a password, and suggests what may be meant. */
 static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];
@@ -419,7 +419,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
 
 /* The first URL of a text. */
 struct login {
-    size_t begin, length; /* of the login, without its "@"; of length 0: none */
+    size_t begin, length; /* of the login, without its "@"; length 0: no login */
     size_t end;           /* of the URL */
     bool has_password;
 };
@@ -491,7 +491,7 @@ void url_redact_passwords(char *text)
         char *from = memchr(at + login.begin, ':', login.length);
         char *to = at + login.begin + login.length;
         if (from == at + login.begin)
-            to++; /* the "@" of no user */
+            to++; /* without a user, the "@" goes too */
         size_t rest = strlen(to), cut = (size_t)(to - from);
         memmove(from, to, rest + 1);
         memset(from + rest, 0, cut);

@@ -1,4 +1,4 @@
-/* What dlock is told about Redis: the URL, the login, and the settings beside them.
+/* The URL, the login and the other settings of a Redis server.
  *
  * redis://[user[:password]@]host[:port][/db] or unix:///path[?db=N] (IANA's provisional
  * registration of "redis"); several hosts with commas between them in
@@ -37,20 +37,20 @@ struct redis_url {
     bool has_password;
     size_t login_length;       /* of "user:password" in the text, after its "//" */
     const char *password_from; /* for messages; redis_login_find() sets it */
-    bool is_of_sentinels;      /* their login, which is not in the URL */
+    bool is_of_sentinels;      /* the Sentinels' login, which is not in the URL */
     int database;
     char shown[384]; /* for messages: without user and password */
 };
 
-/* The settings beside the URL. The texts are the options', and live as long. */
+/* The settings other than the URL. The texts belong to the options, and live as long. */
 struct redis_settings {
     struct duration timeout;         /* of one try: connecting, or one call */
     const char *cacert, *cert, *key; /* files of TLS; NULL: none */
-    struct redis_tls *tls;     /* the result of these settings, the backend's own; NULL: no TLS */
+    struct redis_tls *tls;     /* made from these settings; the backend owns it; NULL: no TLS */
     const char *password_file; /* NULL: none */
     const char *sentinel_password_file; /* NULL: none */
-    int wait_replicas;                  /* how many must have a take */
-    bool one_of_several;                /* others are asked at the same time */
+    int wait_replicas;                  /* how many replicas must confirm a take */
+    bool one_of_several; /* a server of a quorum: dlock asks the others at the same time */
 };
 
 /* The setting that cannot be used, for a caller that knows its source. */
@@ -80,9 +80,9 @@ void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, str
 
 /* --- parsing ------------------------------------------------------------- */
 
-/* Parses text; user, password and path are percent-decoded. redis_login_find() judges a
- * user without a password. False with *why set, which never contains the text itself: it
- * may include a password. */
+/* Parses text; user, password and path are percent-decoded. A user without a password is accepted:
+ * redis_login_find() judges it. False with *why set, which quotes no part of the text that may be a
+ * password. */
 bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why);
 
 struct redis_urls {
@@ -97,12 +97,11 @@ void redis_urls_free(struct redis_urls *urls);
 
 /* --- the login ----------------------------------------------------------- */
 
-/* If the URL has no password, takes the first available of: the file of --password-file,
- * the service's credential "dlock.password", REDISCLI_AUTH. Once there is a
- * password, from any source, this process no longer leaves a core file.
- * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file, which *why
- * names, cannot be used or may not be read; LOCK_INVALID: a user without a password, for
- * which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
+/* If the URL has no password, takes the first available of: the file of --password-file, the
+ * service's credential "dlock.password", REDISCLI_AUTH. Once there is a password, from any source,
+ * this process no longer leaves a core file. LOCK_OK, with or without a password; LOCK_INVALID:
+ * *why names a file that cannot be used, or *fault is REDIS_FAULT_URL: a user without a password;
+ * LOCK_REFUSED: *why names a file that dlock has no permission to read; LOCK_SYSTEM. */
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
                                   enum redis_fault *fault, struct errmsg *why);
 
@@ -110,15 +109,16 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
  * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why);
 
-/* What to add to a message about a missing password: if a dlock runs this one, its user may
- * wonder why the same works outside. */
+/* The end of a message about a missing password: inside another dlock, whose user may wonder why
+ * the same command works outside, it says that a password on the outer command line is not passed
+ * on; otherwise "". */
 const char *redis_login_hint(void);
 
 /* --- hiding --------------------------------------------------------------
  *
- * The logins, "user:password@", of the URLs in a text, with white space between them. If a word
- * is no URL and there is an "@", all is hidden, and counts as a password: too much rather than
- * too little. */
+ * These functions find the logins, "user:password@", in a text of URLs with white space between
+ * them. If a word is no URL and the text has an "@", the whole text is hidden, and counts as a
+ * password: too much rather than too little. */
 
 /* True if the text contains a password. */
 bool url_redact_has_password(const char *text);
@@ -126,8 +126,8 @@ bool url_redact_has_password(const char *text);
 /* Writes '*' over each login, and leaves the rest unchanged. */
 void url_redact_logins(char *text);
 
-/* Cuts each password out, leaving "//user@host" or "//host". The room that this leaves at
- * the end is filled with NULs. */
+/* Cuts each password out, leaving "//user@host" or "//host". Fills the rest of the text with
+ * NULs. */
 void url_redact_passwords(char *text);
 
 #endif
