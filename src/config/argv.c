@@ -1,10 +1,10 @@
-/* The command line, read by popt. popt knows nothing of three things, which are done here:
+/* The command line, read by popt. This file does what popt cannot:
  *
- *   --no-NAME, --FLAG=yes, --attach=PID   popt refuses the word, and can go on after it. (Its own
- *                                         optional values would take the next word, the NAME.)
- *   -name                                 is a row of letters to popt, "-tree" -t ree; refused.
+ *   --no-NAME, --FLAG=yes, --attach=PID   popt refuses the word, and can go on after it. (With
+ *                                         an optional value, popt would take the next word, NAME.)
+ *   -name                                 popt reads a row of letters, "-tree" as -t ree: refused.
  *   no memory                             popt loses words and values, or ends the program with
- *                                         status 1, which of --status means that the lock is free.
+ *                                         status 1: with --status, the lock is free.
  */
 #include "config/config_int.h"
 #include "redis/url.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Stands after all words. If popt does not return it, words were lost. */
+/* dlock adds this word after all others. If popt does not return it, words were lost. */
 static char end_of_words[] = "\001";
 
 static bool in_popt;
@@ -68,7 +68,7 @@ static int wrong(const struct words *words, const char *word, int error)
         return WORDS_WRONG;
     if (error == POPT_ERROR_BADOPT)
         hints_unknown_option(word, words->why);
-    else /* without the value, which may be a URL with a password */
+    else /* do not show the value, which may be a URL with a password */
         errmsg_set(words->why, "%.*s: %s", (int)strcspn(word, "=:"), word, text);
     return WORDS_WRONG;
 }
@@ -79,7 +79,7 @@ static int add(const struct words *words, enum option_id id, const char *text)
     return added ? 0 : no_memory(words->why);
 }
 
-/* A word that popt refuses with this error. */
+/* Handles a word that popt refuses with this error. */
 static int take_refused(const struct words *words, const char *word, int error)
 {
     const char *name = strncmp(word, "--", 2) == 0 ? word + 2 : "";
@@ -103,7 +103,7 @@ static int take_refused(const struct words *words, const char *word, int error)
     return 0;
 }
 
-/* ps(1) shows the words to every user. */
+/* Hides the login in the word, because ps(1) shows the words to every user. */
 static void hide_login(const char *word, const char *value)
 {
     size_t length = strlen(word), size = strlen(value);
@@ -111,7 +111,7 @@ static void hide_login(const char *word, const char *value)
         url_redact_logins((char *)(uintptr_t)word + length - size);
 }
 
-/* An option; `word` is the last one that popt read for it. */
+/* Handles an option; `word` is the last word that popt read for it. */
 static int take(const struct words *words, enum option_id id, const char *word, const char *value)
 {
     bool is_value = value != NULL && strcmp(word, value) == 0;

@@ -19,7 +19,7 @@ struct option_name option_name(int index);
 /* The value of --attach without one. */
 #define ATTACH_TO_PARENT "parent"
 
-/* Reads a yes or a no. False if the text is neither. */
+/* Reads yes or no. False if the text is neither. */
 bool flag_parse(const char *text, bool *set);
 
 /* Reads the option's value, which must live as long as the options. False with *why set. */
@@ -28,15 +28,15 @@ bool option_apply(struct options *options, enum option_id id, const char *text, 
 /* True if its value is the path of a file or a directory, other than --report. */
 bool option_is_path(enum option_id id);
 
-/* True if the store of DLOCK_HELD covers it, named there or not. */
+/* True if the store word of DLOCK_HELD decides this setting, even by leaving it out. */
 bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
 
 /* --- settings.c ------------------------------------------------------------ */
 
-/* Adds one at the end. `text` is copied. More URLs of Redis from the same source join those
- * before them: the command line, or a section of a file. False if memory is short. */
+/* Adds a setting at the end, with a copy of `text`. A URL of Redis is appended to the URLs from the
+ * same source (the command line, or a section of a file). False if memory is short. */
 bool settings_add(struct settings *settings, enum option_id id, const char *text,
                   struct origin origin);
 
@@ -50,9 +50,9 @@ void settings_free(struct settings *settings);
 
 /* --- held_store.c ----------------------------------------------------------- */
 
-/* Adds the settings of the `length` bytes after the "?". If the URLs of Redis that are
- * `configured` (NULL: none) are the same, they count, with their passwords. SETTINGS_OK;
- * SETTINGS_BAD_CONFIG: the word is not valid; SETTINGS_NO_MEMORY. */
+/* Adds the settings in the `length` bytes at `store`, which follow the "?". If the URLs of Redis
+ * are the same as `configured` (NULL: none), uses `configured`, which has the passwords.
+ * SETTINGS_OK; SETTINGS_BAD_CONFIG: the word is not valid; SETTINGS_NO_MEMORY. */
 enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
                                      const char *configured);
 
@@ -62,8 +62,8 @@ enum settings_result held_store_read(struct settings *settings, const char *stor
  * letters ("-tree" is -t ree to popt). */
 bool hints_one_dash(const char *word, struct errmsg *why);
 
-/* Sets *why for an unknown option: which options are near it. The value of `word` is not
- * shown: it may be a URL with a password. */
+/* Sets *why for an unknown option, with the options that resemble it. Does not show the value in
+ * `word`, which may be a URL with a password. */
 void hints_unknown_option(const char *word, struct errmsg *why);
 
 /* Sets *why for a NAME without a command: the user may have meant something else. */
@@ -72,7 +72,7 @@ void hints_no_command(const char *name, struct errmsg *why);
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
 void hints_name_is_command(const char *name, struct errmsg *why);
 
-/* Which options may be meant by an unknown name: mistyped, or abbreviated. */
+/* The options that may be meant by an unknown name, mistyped or abbreviated: */
 
 /* Room for three of the longest names. */
 enum { NEAR_TEXT_SIZE = 128 };
@@ -83,38 +83,36 @@ enum near_kind {
     NEAR_VARIABLES, /* as in the environment; the name is without DLOCK_ */
 };
 
-/* Writes those that are near the first `length` bytes of name, as "A, B or C".
- * False if there are none, or too many to be of help. */
+/* Writes the options that resemble the first `length` bytes of name, as "A, B or C". False if there
+ * are none, or too many to be of help. */
 bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind);
 
 /* --- argv.c ---------------------------------------------------------------- */
 
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
 
-/* Adds the options from argv[1] on to the settings, up to the first word that is none, and
- * blots out the logins of URLs in argv; argv[0] is NAME if the options follow NAME. Returns
- * the index of that word (argc if there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why
- * set. */
+/* Adds the options from argv[1] to the first word that is no option to the settings, and blots out
+ * the logins of URLs in argv; argv[0] is NAME if the options follow NAME. Returns the index of that
+ * word (argc if there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
 int argv_read(struct options *options, int argc, char **argv, bool behind_name, struct errmsg *why);
 
 /* --- file.c ---------------------------------------------------------------- */
 
-/* Adds the settings of SYSCONFDIR/dlock.conf, $XDG_CONFIG_HOME/dlock/dlock.conf
- * (or ~/.config) and the DLOCK_* variables, from the weakest to the strongest;
- * of the files' [lock GLOB] sections those that match the lock's name. A
- * missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a
- * file that replaces both, and must exist. */
+/* Adds the settings of SYSCONFDIR/dlock.conf, $XDG_CONFIG_HOME/dlock/dlock.conf (or ~/.config) and
+ * the DLOCK_* variables, from the weakest to the strongest. Of the files' [lock GLOB] sections,
+ * only those count that match the lock's name. A missing file adds nothing. --config (NULL: not
+ * given) or DLOCK_CONFIG names a file that replaces both, and must exist. */
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);
 
 /* --- validate.c ------------------------------------------------------------ */
 
-/* Checks that the words of the command line are what the action needs: a lock's
- * name, a command, neither. */
+/* Checks that the command line has the words that the action needs: a lock's name, a command, or
+ * neither. */
 enum settings_result validate_words(const struct options *options, struct errmsg *why);
 
-/* Checks that the options agree with each other and with the action; fills in what
- * follows from others. Called once all are read. */
+/* Checks that the options agree with each other and with the action; derives options from others.
+ * Called after all sources have been read. */
 enum settings_result validate_options(struct options *options, struct errmsg *why);
 
 #endif

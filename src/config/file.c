@@ -1,9 +1,10 @@
-/* INI by inih, with five differences that its reader callback makes. Lines are
- * counted, so that an error can name one. A line too long for inih's buffer is
- * an error; inih would cut it in two. So is a line with a NUL byte, of which
- * inih would see only what is before it. White space before a key is skipped; inih
- * would take the line for a continuation of the last value. And sections are
- * checked at their beginning; inih does not report a section without keys. */
+/* Reads INI files with inih, whose reader callback does here what inih does not:
+ *
+ *   lines               are counted, so that an error can name one.
+ *   a long line         is an error; inih would cut it in two.
+ *   a NUL byte          is an error; inih would see only the part of the line before it.
+ *   an indented key     loses its white space; inih would continue the last value with the line.
+ *   a section           is checked at its beginning; inih reports no section without keys. */
 #include "config.h"
 #include "config/config_int.h"
 #include "redis/url.h"
@@ -23,7 +24,7 @@
 
 struct reading {
     struct settings *settings;
-    struct settings sections; /* of those that match; they come after the others */
+    struct settings sections; /* the settings of matching sections; they follow the others */
     const char *name;         /* of the lock */
     FILE *file;
     const char *path;
@@ -36,7 +37,7 @@ struct reading {
 static const char lock_section[] = "lock ";
 static const char variable_prefix[] = "DLOCK_";
 
-/* Returns 0, as take_setting() has to. */
+/* Returns 0, the value that take_setting() must return. */
 __attribute__((format(printf, 2, 3))) static int bad_line(struct reading *reading,
                                                           const char *format, ...)
 {
@@ -50,8 +51,8 @@ __attribute__((format(printf, 2, 3))) static int bad_line(struct reading *readin
     return 0;
 }
 
-/* inih ends a section's name at the first bracket and silently drops the rest,
- * and it keeps only 49 characters of it. */
+/* Refuses names that inih would shorten: it ends a section's name at the first bracket, silently
+ * drops the rest, and keeps only 49 characters. */
 static void check_section(struct reading *reading, const char *line)
 {
     enum { SECTION_MOST = 49 };
@@ -71,12 +72,13 @@ static void check_section(struct reading *reading, const char *line)
                  SECTION_MOST - kind);
 }
 
-/* Each setting is compared with those before it. */
+/* A file has a limit, because each setting is compared with all those before it. */
 enum { LINES_MOST = 10000 };
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
-/* fgets(3) that tells the length, which a NUL byte in the line would hide; 0: no more lines. */
+/* Like fgets(3), but returns the length, which a NUL byte in the line would hide; 0: no more
+ * lines. */
 static size_t read_bytes(char *buffer, int size, FILE *file)
 {
     size_t length = 0;
@@ -127,7 +129,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
 {
     struct reading *reading = data;
     const char *glob =
-        *section != '\0' ? section + strlen(lock_section) : NULL; /* by check_section() */
+        *section != '\0' ? section + strlen(lock_section) : NULL; /* check_section() has seen it */
     if (reading->result != SETTINGS_OK)
         return 0;
     enum option_id id = option_by_name(key, strlen(key));
@@ -163,7 +165,8 @@ static enum settings_result parse(struct reading *reading)
     return reading->result;
 }
 
-/* The directory of the user's file: the value of this variable, and the path below it. */
+/* The directory of the user's file: `path` is the value of `variable`, `below` the path below
+ * it. */
 struct base {
     const char *variable, *path, *below;
 };
@@ -177,8 +180,8 @@ static struct base user_base(void)
     return base;
 }
 
-/* sudo(8), su(1) and runuser(1) may leave another user's HOME: then that user's
- * file is not the one to correct. */
+/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's: then HOME must be
+ * corrected, not that user's file. */
 static void cannot_read(const struct settings *settings, const char *path, int error,
                         struct errmsg *why)
 {
@@ -195,9 +198,9 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
-/* A user who can write to this file decides where locks are, and where reports
- * go. In a user's own group, as many hosts have, there are no other members.
- * NULL: it may be read. */
+/* Returns why the file must not be read; NULL: it may be. Everyone who can write to the file
+ * decides where locks are, and where reports go. Our own group may write, because on many hosts
+ * each user has a group without other members. */
 static const char *distrusted(const struct settings *settings, const char *path,
                               const struct stat *status, char *text, size_t size)
 {
@@ -277,9 +280,9 @@ static enum option_id option_of_variable(const char *variable)
     return OPT_NONE;
 }
 
-/* Adds the DLOCK_ variables, in the order of the options, so that of two that exclude each
- * other always the same one counts. An empty one counts as unset, because shells and units
- * often cannot unset it. False if memory is short. */
+/* Adds the DLOCK_ variables in the order of the options, so that if two exclude each other, the
+ * same one always counts. An empty variable counts as unset, because shells and units often cannot
+ * unset one. False if memory is short. */
 static bool read_variables(struct settings *settings)
 {
     const char *values[OPTION_COUNT] = {NULL};
@@ -325,7 +328,7 @@ enum settings_result config_read(struct settings *settings, const char *name,
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL &&
-        *path == '\0') { /* a script's unset variable: other locks than intended */
+        *path == '\0') { /* perhaps a script's unset variable: it would use other locks */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }
@@ -354,8 +357,8 @@ char *config_places(const struct settings *settings, enum option_id id,
 
 /* --- variables that are not settings --------------------------------------- */
 
-/* Known variables that are no settings: DLOCK_CONFIG, those that are set for commands, and
- * those that Kubernetes sets for a Service named dlock or dlock-redis, say. */
+/* Known variables that are not settings: DLOCK_CONFIG, the variables that dlock sets for commands,
+ * and those that Kubernetes sets for a Service named, for example, dlock or dlock-redis. */
 static const char *const not_settings[] = {
     "DLOCK_NAME",         "DLOCK_FENCE",
     "DLOCK_EXPIRES_AT",   "DLOCK_HELD",

@@ -10,7 +10,8 @@
 
 /* --- writing -------------------------------------------------------------- */
 
-/* Without its password, or with its whole path. The caller frees it; NULL: memory is short. */
+/* Returns the value without passwords, and with an absolute path. The caller frees it; NULL: memory
+ * is short. */
 static char *shareable(enum option_id id, const char *value)
 {
     char *here = option_is_path(id) && *value != '/' ? getcwd(NULL, 0) : NULL;
@@ -37,7 +38,8 @@ static bool append(char **text, const char *name, const char *value)
     return true;
 }
 
-/* NULL if it is not set, or is for other stores. The word's kind is the backend. */
+/* The text of a setting; NULL if it is not set, or is for other stores. `kind` stands for
+ * OPT_BACKEND. */
 static const char *text_of(enum option_id id, const struct settings *settings, const char *kind,
                            const char *lock_dir)
 {
@@ -47,7 +49,7 @@ static const char *text_of(enum option_id id, const struct settings *settings, c
     if (!option_in_held(id) || (option_rows[id].stores & stores) == 0 || id == OPT_BACKEND)
         return NULL;
     if (id == OPT_SECRET_FILE && hash != NULL && strcmp(hash->text, "hmac-sha256") != 0)
-        return NULL; /* it is overridden */
+        return NULL; /* --hash overrides the secret */
     if (id == OPT_LOCK_DIR)
         return lock_dir;
     return setting != NULL ? setting->text : NULL;
@@ -87,13 +89,13 @@ static bool has_same_words(const char *a, const char *b)
     return true;
 }
 
-/* True if these are the same URLs but for the passwords. */
+/* True if both are the same URLs, apart from the passwords. */
 static bool is_same_redis(const char *configured, const char *held)
 {
     char *copy = configured != NULL ? strdup(configured) : NULL;
     if (copy == NULL)
         return false;
-    url_redact_passwords(copy); /* the rest is NULs */
+    url_redact_passwords(copy); /* the rest of the text is NULs */
     bool same = has_same_words(copy, held);
     free(copy);
     return same;

@@ -146,8 +146,8 @@ bool hints_name_is_file(const struct options *options)
 
 enum { NEAR_MOST = 3, PREFIX_LEAST = 2, EDITS_MOST = 4, FAR = EDITS_MOST + 2 };
 
-/* True if so many letters can be inserted, left out, changed, or swapped with the next one to
- * make b of a. */
+/* True if at most `edits` steps turn a into b: insert, omit or change a letter, or swap it with the
+ * next one. */
 static bool within(const char *a, const char *b, int edits)
 {
     for (; *a != '\0' && *a == *b; b++)
@@ -163,8 +163,8 @@ static bool within(const char *a, const char *b, int edits)
            (both && a[0] == b[1] && a[1] == b[0] && within(a + 2, b + 2, edits - 1));
 }
 
-/* An abbreviation is nearest; then one letter in four may differ; then a word
- * may follow: redis-url. */
+/* An abbreviation is nearest. Next come names of which at most one letter in four differs, then
+ * names that another word follows, as in redis-url. */
 static int distance(const char *word, const char *name)
 {
     size_t length = strlen(word), size = strlen(name);
@@ -192,7 +192,7 @@ static void note(struct near *near, const char *word, const char *name, enum opt
     near->distance = found;
     for (int i = 0; i < near->count && i < NEAR_MOST; i++)
         if (near->ids[i] == id)
-            return; /* an alias of it */
+            return; /* its alias has been noted */
     if (near->count < NEAR_MOST) {
         near->names[near->count] = name;
         near->ids[near->count] = id;
@@ -200,7 +200,7 @@ static void note(struct near *near, const char *word, const char *name, enum opt
     near->count++;
 }
 
-/* A word that begins too many options, or is near too many, gives no hint. */
+/* No hint if too many options begin with the word, or resemble it. */
 bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
 {
     char word[32] = "", variable[ORIGIN_TEXT_SIZE];
@@ -220,7 +220,7 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
     for (int i = 0, used = 0; i < near.count; i++) {
         const char *before = i == 0 ? "" : i + 1 < near.count ? ", " : " or ";
         const char *shown = near.names[i];
-        if (kind == NEAR_VARIABLES) /* aliases have none */
+        if (kind == NEAR_VARIABLES) /* an alias has no variable */
             shown = origin_format(near.ids[i], (struct origin){.kind = ORIGIN_ENVIRONMENT},
                                   variable, sizeof variable);
         used += snprintf(text + used, (size_t)(NEAR_TEXT_SIZE - used), "%s%s%s", before,

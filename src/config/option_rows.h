@@ -6,8 +6,8 @@
  * ACTION(ID, name, letter, reader, place, argument, whether it takes a lock's name, whether it
  *        needs the record of a lock, help)
  *
- * Each setting is a key of dlock.conf and a variable, if IN_FILES is among its actions. HELD are
- * those that lead to the store of a lock: DLOCK_HELD names them (held_store.c). */
+ * An option is also a key of dlock.conf and a variable if IN_FILES is among its actions. Options
+ * with HELD lead to the store of a lock: DLOCK_HELD names them (held_store.c). */
 
 /* Used most */
 OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_ANY,

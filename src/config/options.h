@@ -1,5 +1,4 @@
-/* The options: the table of them (option_rows.h), the places that set them, and all of them
- * together, checked. */
+/* The options: their table (option_rows.h), the sources that set them, and the checked result. */
 #ifndef DLOCK_CONFIG_OPTIONS_H
 #define DLOCK_CONFIG_OPTIONS_H
 
@@ -23,7 +22,7 @@ enum option_id {
     OPTION_COUNT
 };
 
-/* Each has the id of its option. */
+/* Each action has the id of its option. */
 enum option_action {
     ACTION_RUN = OPT_NONE,
 #define OPTION(ID, ...)
@@ -53,11 +52,11 @@ struct option_row {
     char letter; /* 0: none */
     bool is_action, needs_record;
     enum takes_name takes_name;              /* of an action */
-    bool (*read)(const struct value *value); /* NULL: nothing of it is kept */
+    bool (*read)(const struct value *value); /* NULL: the value is not kept */
     size_t place;                            /* in struct options */
     const char *usual;                       /* default; NULL: none, or it depends on others */
-    const char *argument; /* or choices, "a|b"; NULL: a yes or a no, or an action */
-    unsigned actions;     /* that use it: bits 1 << ACTION_... */
+    const char *argument;                    /* or choices, "a|b"; NULL: a flag, or an action */
+    unsigned actions;                        /* the actions that use it: bits 1 << ACTION_... */
     unsigned stores;
     const char *help; /* NULL: it is not shown */
 };
@@ -70,10 +69,10 @@ enum option_id option_by_name(const char *name, size_t length);
 /* True if a configuration file or a variable can set it. */
 bool option_configurable(enum option_id id);
 
-/* True if its value is a yes or a no; on the command line it needs none. */
+/* True if its value is yes or no; on the command line it needs no value. */
 bool option_is_flag(enum option_id id);
 
-/* Prints a short list of the options; `form` follows them. */
+/* Prints a short list of the options, followed by `form`. */
 void options_print_usage(const char *form);
 
 /* --- the sources of settings ------------------------------------------------- */
@@ -82,7 +81,7 @@ enum origin_kind {
     ORIGIN_DEFAULT,
     ORIGIN_FILE,
     ORIGIN_ENVIRONMENT,
-    ORIGIN_HELD, /* the store of a lock that this process runs under, by DLOCK_HELD */
+    ORIGIN_HELD, /* DLOCK_HELD: the store of a lock that this process runs under */
     ORIGIN_COMMAND_LINE
 };
 
@@ -97,14 +96,14 @@ struct setting {
     struct setting *next;
     enum option_id id;
     struct origin origin;
-    char text[]; /* of a flag: a yes or a no */
+    char text[]; /* of a flag: yes or no */
 };
 
-/* From the weakest source to the strongest: the last one of an option counts. */
+/* All settings, from the weakest source to the strongest: the last setting of an option counts. */
 struct settings {
     struct setting *first;
-    char *user_file; /* path of the user's file, for origins to point to */
-    bool file_named; /* user_file was named by --config, and there is no other */
+    char *user_file; /* path of the user's file; origins point to it */
+    bool file_named; /* --config or DLOCK_CONFIG named user_file, and there is no other */
     bool system_file_read, user_file_read; /* false: it does not exist */
 };
 
@@ -132,9 +131,8 @@ const struct setting *setting_in_force(const struct settings *settings, enum opt
 char *config_places(const struct settings *settings, enum option_id id,
                     char text[CONFIG_PLACES_SIZE]);
 
-/* Calls visit for each DLOCK_* variable that is neither a setting nor one that
- * dlock sets for commands, with the settings that may be meant ("DLOCK_WAIT";
- * NULL: none is near). */
+/* Calls visit for each DLOCK_* variable that is neither a setting nor set by dlock for commands,
+ * with the settings that may be meant ("DLOCK_WAIT"; NULL: none resembles it). */
 void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
                               void *data);
 
@@ -146,7 +144,7 @@ enum on_degraded { DEGRADED_WARN, DEGRADED_WARN_THROTTLED, DEGRADED_PROCEED, DEG
 
 struct options {
     enum option_action action;
-    pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent */
+    pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent process */
     const char *name;          /* NULL if the action needs none; of ACTION_LIST: the pattern */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
@@ -155,7 +153,7 @@ struct options {
     bool waits_forever;
     bool nonblock; /* -n; a later --wait overrides it */
     int conflict_status;
-    struct duration wait; /* if it does not wait for ever; zero, or with nonblock: do not wait */
+    struct duration wait; /* if not waits_forever; zero, or with nonblock: do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
     struct duration pause;         /* of ACTION_PAUSE */
@@ -165,7 +163,7 @@ struct options {
     struct duration ran_within;    /* of ACTION_RAN_WITHIN */
     int exit_status;               /* of ACTION_RELEASE; -1: not known */
     bool all;                      /* of ACTION_LIST */
-    const char *owner;             /* NULL: a fresh one, or that of the action's lock */
+    const char *owner;             /* NULL: a fresh token, or the token of the action's lock */
     const char *owner_file;        /* NULL: none */
     const char *prefix;
     enum name_hash hash;
@@ -193,36 +191,37 @@ struct options {
     struct settings settings; /* owns the texts that the above point to */
 };
 
-/* Reads command line, environment and configuration files into *options
- * (precedence in this order), and checks each value and those that
- * must agree. On failure *why names the setting and its source, and says what is
- * right. options_free() in every case. */
+/* Reads command line, environment and configuration files into *options (precedence in this order).
+ * Checks each value, and that they agree. On failure *why names the setting and its source, and
+ * says what is right. options_free() in every case. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why);
 void options_free(struct options *options);
 
-/* The same options for a lock that this process runs under, in the store that its line of
- * DLOCK_HELD names in `length` bytes (config/held_store.c; 0: none): the command line, then
- * that, then the rest. options_under_free() in every case, and before the options. */
+/* Makes the options for a lock that this process runs under. The lock's line of DLOCK_HELD names
+ * the store in `length` bytes (config/held_store.c; 0: no store). Precedence: the command line,
+ * then that store, then the other sources. options_under_free() in every case, before
+ * options_free(). */
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why);
 void options_under_free(struct options **made);
 
 /* --- the store of a held lock (held_store.c) --------------------------------- */
 
-/* The settings that lead to a lock's store and key, in the first word of its line of
- * DLOCK_HELD: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%'
- * and two digits for other bytes. Passwords are left out, and paths are absolute. A
- * setting that is not named has its default. */
+/* The first word of a lock's line in DLOCK_HELD has the settings that lead to the lock's store and
+ * key: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%' and two digits
+ * for other bytes. The word has no passwords, and paths are absolute. A setting that the word does
+ * not name has its default. */
 
-/* The whole word for a lock that these settings have led to a store of this kind in; lock_dir is
- * the lock directory in use, NULL: none. The caller frees it. NULL: memory is short. */
+/* Returns the whole word for a lock in the store of this kind that these settings have led to;
+ * lock_dir is the lock directory in use, NULL: none. The caller frees the word. NULL: memory is
+ * short. */
 char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir);
 
 /* --- advice for users who mistype (hints.c) ---------------------------------- */
 
-/* Adds to *why what else may be meant if the words after NAME are no command
- * that can be run. Adds nothing if there is no guess. */
+/* If the words after NAME are not a command that can be run, adds to *why what the user may have
+ * meant. Adds nothing if there is no guess. */
 void hints_not_a_command(const struct options *options, struct errmsg *why);
 
 /* Adds to *why, which refuses an option, that NAME may be the command, if the option was set

@@ -11,8 +11,8 @@ void options_free(struct options *options)
 
 /* --- values ------------------------------------------------------------- */
 
-/* In a file or a variable, which many read, a relative path would lock something else in each
- * directory. */
+/* Refuses relative paths in files and variables, which apply in many directories: the path would be
+ * another lock in each. */
 static bool is_one_place(const struct setting *setting, struct errmsg *why)
 {
     bool is_place = setting->id == OPT_LOCK_DIR || setting->id == OPT_LOCK_FILE;
@@ -67,9 +67,8 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
-/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
- * between them. A "--" before NAME ends the options for good; after a
- * --lock-file it precedes the command. */
+/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME between them. After a
+ * "--" before NAME there are no more options; after --lock-file, "--" precedes the command. */
 static enum settings_result read_words(struct options *options, int argc, char **argv,
                                        struct errmsg *why)
 {
@@ -129,7 +128,7 @@ static enum settings_result choose_action(struct options *options, struct errmsg
     return result;
 }
 
-/* For a command line that could not be read to its end. */
+/* True if the words request JSON; for a command line that could not be read to its end. */
 static bool asks_for_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -162,8 +161,8 @@ static enum settings_result read_command_line(struct options *options, int argc,
 
 /* --- all sources --------------------------------------------------------- */
 
-/* The name, which the command line has, chooses the sections of the files; but the command
- * line is applied last. */
+/* The command line is read first, because its NAME chooses the sections of the files, but its
+ * settings come last, because they are the strongest. */
 static enum settings_result read_the_rest(struct options *options, struct errmsg *why)
 {
     struct settings command_line = options->settings;
@@ -184,7 +183,8 @@ static enum settings_result apply_and_validate(struct options *options, struct e
     return result == SETTINGS_OK ? validate_options(options, why) : result;
 }
 
-/* A failure is reported as the environment asks, even if the environment is not applied yet. */
+/* A failure is reported in the form that DLOCK_JSON requests, even if the environment has not been
+ * applied yet. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why)
 {
@@ -204,7 +204,7 @@ enum settings_result options_read(struct options *options, int argc, char **argv
     return result;
 }
 
-/* The command line, then DLOCK_HELD, then the rest. */
+/* Precedence: the command line, then DLOCK_HELD, then the rest. */
 static enum settings_result add_settings_under(struct settings *under,
                                                const struct options *options, const char *store,
                                                size_t length)

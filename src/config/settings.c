@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text may contain a login. */
+/* Wipes the text, because it may contain a login. */
 static void forget(struct setting *setting)
 {
     explicit_bzero(setting->text, strlen(setting->text));
@@ -18,7 +18,7 @@ static bool is_same_source(struct origin a, struct origin b)
     return a.kind == b.kind && a.file == b.file && a.section == b.section;
 }
 
-/* The setting whose value this one adds to. NULL: none. */
+/* The setting to which a new setting of this option and source is appended; NULL: none. */
 static struct setting **joined(struct settings *settings, enum option_id id, struct origin origin)
 {
     for (struct setting **at = &settings->first; id == OPT_REDIS && *at != NULL; at = &(*at)->next)

@@ -1,4 +1,4 @@
-/* Errors that only a combination of options makes. */
+/* Finds errors that only a combination of options makes. */
 #include "config/config_int.h"
 #include "lock/lock_name.h"
 #include "util/exit_status.h"
@@ -50,7 +50,7 @@ static bool uses(enum option_action action, enum option_id id)
     return (option_rows[id].actions & (1u << action)) != 0;
 }
 
-/* Names the option that has to change. */
+/* Reports a conflict; `id` is the option that must change. */
 static enum settings_result disagree(const struct options *options, enum option_id id,
                                      const char *text, struct errmsg *why)
 {
@@ -79,8 +79,8 @@ static const char *name_users(enum option_id id, char *text, size_t size)
     return text;
 }
 
-/* An option that an action does not use is refused on the command line, because the user
- * expects something of it. In a file or a variable it is meant for other actions. */
+/* On the command line, refuses an option that the action does not use, because the user expects an
+ * effect. In a file or a variable the option is meant for other actions. */
 static enum settings_result check_uses(const struct options *options, struct errmsg *why)
 {
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
@@ -101,8 +101,8 @@ static enum settings_result check_uses(const struct options *options, struct err
 
 /* --- rules --------------------------------------------------------------- */
 
-/* True if the option asks for something that only a record can do. --message and --remember
- * do no harm, and in a file or a variable they are meant for other locks. */
+/* True if the option needs a record of the lock. In a file or a variable, options such as --message
+ * and --remember do no harm, because they are meant for other locks. */
 static bool needs_record(const struct options *options, enum option_id id)
 {
     bool told = options->origins[id].kind == ORIGIN_COMMAND_LINE;
@@ -133,9 +133,9 @@ static enum settings_result check_lock_file(const struct options *options, struc
     return SETTINGS_OK;
 }
 
-/* A secret that is configured but not used would leave names guessable that the
- * user wants to hide. Overriding one of a weaker source is intended, and if one
- * file sets it in several places, its sections decide. */
+/* True if a secret is configured but not used: names that the user wants to hide would be
+ * guessable. To override a secret from a weaker source is intended, and within one file the
+ * sections decide. */
 static bool passes_over_secret(const struct options *options)
 {
     enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind;
@@ -144,8 +144,8 @@ static bool passes_over_secret(const struct options *options)
            secret != ORIGIN_FILE;
 }
 
-/* For these actions 0 means that the lock is held, or free: a script goes on. A
- * user who writes 0 into a file means commands that should not run. */
+/* For these actions 0 means that the lock is held, or free, and a script would go on. A 0 in a file
+ * is meant for commands that should not run. */
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||
@@ -170,7 +170,7 @@ static enum settings_result check_rules(const struct options *options, struct er
     bool owner_told = options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE;
     const struct {
         bool broken;
-        enum option_id id; /* of the option that has to change */
+        enum option_id id; /* the option that must change */
         const char *text;
     } rules[] = {
         {by_token && options->name == NULL && options->owner_file != NULL, OPT_OWNER_FILE, no_name},

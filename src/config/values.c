@@ -1,4 +1,4 @@
-/* The table of options, and how the value of each is read. */
+/* The table of options, and the readers of their values. */
 #include "config/config_int.h"
 #include "lock/lock_name.h"
 #include "util/clock.h"
@@ -17,7 +17,7 @@ struct value {
     struct errmsg *why;
 };
 
-/* Returns false, as the readers have to. */
+/* Returns false, the value that a reader must return. */
 __attribute__((format(printf, 2, 3))) static bool refuse(const struct value *value,
                                                          const char *format, ...)
 {
@@ -67,7 +67,7 @@ static bool exclusive(const struct value *value)
     return true;
 }
 
-/* Each --verbose adds one; of --verbose and --quiet the last one counts. */
+/* Each --verbose adds one; the last one of --verbose and --quiet counts. */
 static bool verbose(const struct value *value)
 {
     int *verbosity = &value->options->verbosity;
@@ -88,7 +88,7 @@ static bool quiet(const struct value *value)
     return true;
 }
 
-/* flock(1) has these two. */
+/* Both options are flock(1)'s. */
 static bool no_fork(const struct value *value)
 {
     errmsg_set(value->why, "dlock stays beside the command, to watch the lease, to stop the "
@@ -122,7 +122,7 @@ static bool ttl(const struct value *value)
 {
     struct duration *ttl = value->to;
     if (is_forever(value->text)) {
-        *ttl = DURATION_FOREVER; /* validate.c allows it for a --lock-file */
+        *ttl = DURATION_FOREVER; /* validate.c allows this only with --lock-file */
         return true;
     }
     if (!duration(value))
@@ -150,7 +150,7 @@ static bool pause_time(const struct value *value)
            refuse(value, "a pause has an end, at most %dd away", LEASE_MOST_DAYS);
 }
 
-/* Of --wait and --nonblock the last one counts. */
+/* The last one of --wait and --nonblock counts. */
 static bool wait_limit(const struct value *value)
 {
     value->options->nonblock = false;
@@ -187,7 +187,7 @@ static bool slots(const struct value *value)
 
 static bool attach_pid(const struct value *value)
 {
-    int64_t pid = 0; /* the caller's */
+    int64_t pid = 0; /* our parent process */
     if (strcmp(value->text, ATTACH_TO_PARENT) != 0 &&
         !number_parse(value->text, 1, INT32_MAX, &pid))
         return refuse(value, "it must be the pid of a process");
@@ -202,7 +202,7 @@ static bool stop_signal(const struct value *value)
            refuse(value, "no such signal; TERM, SIGTERM or 15 are ways to name one");
 }
 
-/* The number of a choice is its place among those of the option. */
+/* A choice is kept as its place in the option's list of choices. */
 static bool choice(const struct value *value)
 {
     size_t length = strlen(value->text), size;
@@ -230,14 +230,14 @@ static bool path(const struct value *value)
     return text(value) && (*value->text != '\0' || refuse(value, "the path is empty"));
 }
 
-/* Empty: none. */
+/* An empty value means no report. */
 static bool report(const struct value *value)
 {
     value->options->report = *value->text != '\0' ? value->text : NULL;
     return true;
 }
 
-/* Control characters are escaped when it is shown. */
+/* Control characters are accepted here, and escaped when the message is shown. */
 static bool message(const struct value *value)
 {
     size_t size = strlen(value->text);
