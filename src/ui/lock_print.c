@@ -21,7 +21,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
     const char *outer_key = getenv("DLOCK_LOCK_KEY");
     const char *outer_name = getenv("DLOCK_NAME");
 
-    /* The name of the lock that this runs under is known even if its key has only a digest. */
+    /* This process knows the name of a lock that it runs under, even if the key has only a
+     * digest. */
     if (ours && lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
         outer_name != NULL)
         name = outer_name;
@@ -48,7 +49,7 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
     return "";
 }
 
-/* "today 03:00:02 to 03:14:11 (14m9s)"; without the length if the clock was set back meanwhile */
+/* "today 03:00:02 to 03:14:11 (14m9s)"; if the clock was set back meanwhile, without the length */
 static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
 {
     char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE];
@@ -76,7 +77,7 @@ static char *run_format(const struct run_record *run, char text[LOCK_TEXT_SIZE])
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 
-/* Two lines, or, if no run is known, none. */
+/* Prints two lines; none if no run is known. */
 static void print_runs(const struct run_memory *memory)
 {
     char text[LOCK_TEXT_SIZE], span[SPAN_SIZE];
@@ -371,7 +372,8 @@ void lease_json_print(const struct lease *lease)
 
 enum { NAME_LEAST = 16, GAP = 2 };
 
-/* Our own holder, if there is one: "ann@host, pid 12, backup". */
+/* The text of the HOLDER column. For a holder that a dlock has recorded: "ann@host, pid 12,
+ * backup". */
 static char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = state->owner_count > 0 ? &state->owners[0].holder : NULL;

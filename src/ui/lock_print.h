@@ -8,27 +8,26 @@
 /* Enough for each of these texts. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
-/* The NAME that makes this key with the prefix; the whole key if none does.
+/* The NAME that the key has after the prefix; the whole key if it does not begin with the prefix.
  * Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
 /* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);
 
-/* Prints what is known about the lock in some lines to stdout. A token can
- * release the lock: logs should not contain it. */
+/* Prints the state of the lock to stdout in some lines. Logs should not contain a token, because it
+ * can release the lock. */
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens);
 
-/* Prints it as one line of JSON to stdout. */
+/* Prints the state as one line of JSON to stdout. */
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend);
 
 /* The holders as an array of objects. */
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
 
-/* Prints the object of --acquire and --attach to stdout, in one line: key,
- * full_key, acquired, owner, fence, acquired_at, expires_at, mode, and slot if
- * there is one. What is not known about the lease (token "", fence 0, times 0) is
- * null. */
+/* Prints the object of --acquire and --attach to stdout, in one line: key, full_key, acquired,
+ * owner, fence, acquired_at, expires_at, mode, and slot if there is one. Unknown members (token "",
+ * fence 0, times 0) are null. */
 void lease_json_print(const struct lease *lease);
 
 /* "nightly: the last success ended today 03:14:11 on web3, 5h2m ago". */
@@ -54,8 +53,8 @@ struct list_table {
 /* Adds a row. False if memory is short. */
 bool list_table_add(struct list_table *table, const char *name, const struct lock_state *state);
 
-/* Prints the rows below a header, cut to the columns of the terminal on stdout; not cut if
- * stdout is none. Counts columns by the locale that setlocale(3) has set. */
+/* Prints the rows below a header. If stdout is a terminal, cuts them to its columns. Counts columns
+ * by the locale that setlocale(3) has set. */
 void list_table_print(const struct list_table *table);
 
 void list_table_free(struct list_table *table);

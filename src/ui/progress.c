@@ -14,8 +14,8 @@
 
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
-/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM: without it, a character that the
- * terminal shows wider than the C library reports would make a second line. */
+/* ECMA-48's EL and ED, from the cursor on. DEC's DECAWM off, because otherwise a character that is
+ * wider on the terminal than the C library reports would start a second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
@@ -33,15 +33,15 @@ int tty_line_columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
 }
 
-/* Without the last column: after a character there, the cursor is beside the line or below it,
- * depending on the terminal. */
+/* The last column stays free: after a character there, some terminals put the cursor beside the
+ * line, others below it. */
 int tty_line_room(void)
 {
     return tty_line_columns(STDERR_FILENO) - 1;
 }
 
-/* SIGTTOU is blocked: a Ctrl-Z and bg may come between the check for the foreground and the write,
- * and with `stty tostop` the write would stop dlock. */
+/* Blocks SIGTTOU: if a Ctrl-Z and bg came between the check for the foreground and the write, the
+ * write would stop dlock with `stty tostop`. */
 static bool write_in_foreground(const char *bytes, size_t length)
 {
     sigset_t stop, before;
@@ -81,20 +81,22 @@ void tty_line_clear(struct tty_line *line)
 
 /* --- the wait -------------------------------------------------------------- */
 
-/* A shorter wait is not shown on a terminal, where it would only flicker, and in a CI log. */
+/* dlock shows no shorter wait: on a terminal it would only flicker; the second limit is for CI
+ * logs. */
 static const struct duration shown_after = {300 * NS_PER_MS};
 static const struct duration logged_after = {NS_PER_S};
 
-/* Between two drawings of the live line: if only the time has changed, and at least. */
+/* The time between two drawings of the live line if only the time has changed, and the least time
+ * in any case. */
 static const struct duration line_interval = {NS_PER_S};
 static const struct duration line_least = {NS_PER_S / 4};
 
-/* Between two lines with -v, and between two messages to the service manager. */
+/* The time between two lines with -v, and between two messages to the service manager. */
 static const struct duration lines_interval = {60 * NS_PER_S};
 static const struct duration status_interval = {2 * NS_PER_S};
 
-/* Two answers of the store may differ by this much about the end of the same lease, because one of
- * them was longer on its way. */
+/* Two answers of the store may report ends of the same lease that differ by this much, because one
+ * answer was longer on its way. */
 enum { SAME_END_MS = 1000 };
 
 static enum progress_kind choose_kind(const struct messages *out)
@@ -106,7 +108,7 @@ static enum progress_kind choose_kind(const struct messages *out)
                    : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
-    /* Every CI service sets this variable; its users look at the log if a job seems to hang. Cron jobs
+    /* Every CI service sets this variable. Users look at a CI log if a job seems to hang; cron jobs
      * must stay silent. */
     const char *ci = getenv("CI");
     bool is_ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
@@ -158,8 +160,8 @@ static void note_end(struct progress *view)
     view->until_ms = until_ms;
 }
 
-/* A holder that has released the lock and ended after the store's answer looks like one that has died
- * while it had the lock: only the next answer shows the difference. */
+/* A holder that released the lock and ended after the store's answer looks like a holder that died
+ * with the lock. Only the next answer shows the difference. */
 static void note_death(struct progress *view, bool same_one)
 {
     enum process_life life = holder_life_held(&view->holder);
@@ -175,8 +177,7 @@ static void note_holder(struct progress *view, const struct holder *holder)
 {
     bool same = looks_the_same(&view->holder, holder),
          same_one = same_process(&view->holder, holder);
-    /* Between two answers the caller shows the same holder again. From one answer to the next, the time
-     * left decreases. */
+    /* Nothing to do if the store has not answered again: in a new answer, less time is left. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns &&
         view->holder.pause.left.ns == holder->pause.left.ns)
         return;
@@ -187,7 +188,7 @@ static void note_holder(struct progress *view, const struct holder *holder)
     note_death(view, same_one);
 }
 
-/* `name`: NULL for a message, which starts with the name anyway. */
+/* `name` is NULL for a message, which starts with the name anyway. */
 static void describe(const struct progress *view, const struct errmsg *why, const char *name,
                      struct wait_text *text)
 {
@@ -217,7 +218,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     view->next_look = next_interval(view, line_interval);
     if (room < 1 || !is_ours())
         return;
-    if (!view->line.ready) /* only now: this takes longer than the rest of the start */
+    if (!view->line.ready) /* not earlier: this takes longer than the rest of the start */
         (void)setlocale(LC_CTYPE, "");
     view->line.ready = true;
     describe(view, why, view->lock->name, &text);
@@ -225,7 +226,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     tty_line_draw(&view->line, text.line);
 }
 
-/* A line that stays, to be read at leisure and copied: the live line disappears. */
+/* Prints a line that stays, so that the user can read and copy it; the live line disappears. */
 static void say_once(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;
@@ -269,12 +270,12 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
         return view->next_look;
     say_once(view, why);
     view->said = *holder;
-    view->said.known = true; /* even of a foreign lock */
+    view->said.known = true; /* even if the lock is foreign */
     return DEADLINE_NEVER;
 }
 
-/* systemd regards a unit that waits for its lock as starting. Each message extends TimeoutStartSec by
- * more than the longest pause between two tries. */
+/* For systemd, a unit that waits for its lock is still starting. Each message extends
+ * TimeoutStartSec by more than the longest pause between two tries. */
 static struct deadline notify_manager(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;

@@ -1,5 +1,5 @@
 /* Shows a wait to the user: a live line on a terminal; a line a minute with -v, or if the terminal
- * cannot show live ones; a line for each holder in CI logs; STATUS= for the service manager. */
+ * cannot show a live line; a line for each holder in CI logs; STATUS= for the service manager. */
 #ifndef DLOCK_UI_PROGRESS_H
 #define DLOCK_UI_PROGRESS_H
 
@@ -12,23 +12,23 @@
 
 /* --- one line of the terminal on stderr, redrawn in place ------------------
  *
- * The cursor rests at the beginning of the line. If the terminal becomes narrower and wraps the
- * line, all of it is after the cursor; if the terminal cuts the line, nothing above is overwritten.
- * Input of the user, even ^C, is written over the line. A background job draws nothing. */
+ * The cursor rests at the beginning of the line. So if the terminal becomes narrower and wraps the
+ * line, the whole line is after the cursor; if the terminal cuts the line, dlock overwrites nothing
+ * above. The user's input, even ^C, appears over the line. A background job draws nothing. */
 
 struct tty_line {
     bool ready; /* the locale is known */
     int drawn;  /* how many columns of it are on the screen; 0: none */
 };
 
-/* How wide the terminal is. */
+/* The width of the terminal. */
 int tty_line_columns(int fd);
 
-/* How many columns a text may have at this moment. */
+/* How many columns a text may have now. */
 int tty_line_room(void);
 
-/* Shows the text, which must fit in those columns. Never blocks: if the terminal takes no output now
- * (Ctrl-S), nothing is shown. */
+/* Shows the text, which must fit in those columns. Never blocks: shows nothing if the terminal
+ * takes no output now (Ctrl-S). */
 void tty_line_draw(struct tty_line *line, const char *text);
 
 /* Leaves the screen as if nothing had been drawn. */
@@ -44,37 +44,37 @@ struct progress {
     enum progress_kind kind;
     struct tty_line line;
     struct deadline start;
-    struct deadline next_look;   /* when time alone makes a new live line, or a line, due */
+    struct deadline next_look;   /* when the next line is due if no fact changes */
     struct deadline next_status; /* when to update the service manager */
     struct deadline last_drawn;
-    struct holder said; /* the last one that a line of WAIT_VIEW_HOLDERS was about */
+    struct holder said; /* the holder that WAIT_VIEW_HOLDERS printed last */
     bool changed;       /* the facts have changed since they were last drawn */
-    bool down;          /* the store cannot be reached, and is retried until then */
+    bool down;          /* the store cannot be reached; dlock retries until down_until */
     struct deadline down_until;
     struct holder holder;   /* the holder when the store last answered */
-    int64_t until_ms;       /* when its lease ends, by the wall clock; 0: not by itself */
+    int64_t until_ms;       /* when the lease ends, by the wall clock; 0: not by itself */
     bool seems_dead;        /* its process was gone after the last answer */
-    enum process_life life; /* PROCESS_ENDED: and a later answer of the store still names it */
+    enum process_life life; /* PROCESS_ENDED: a later answer of the store still names it */
 };
 
-/* A wait starts; or, if not `waits`, dlock asks for the lock only once. */
+/* Starts to show a wait. With `waits` false dlock asks for the lock only once. */
 void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
                    const struct messages *out);
 
 /* True if a user is watching. */
 bool progress_attended(const struct progress *view);
 
-/* To be called before each pause of the wait, and in the pause at the time that the last call returned.
- * The wait is for the holder, or, if `holder` is NULL, for the store: `why` says what is wrong with
- * it, and it is tried until `down_until`. Returns when to call again, if the pause lasts that
- * long. */
+/* Call this before each pause of the wait, and during the pause at the time that the last call
+ * returned. dlock waits for `holder` or, if `holder` is NULL, for the store: `why` says what is
+ * wrong with the store, and dlock retries until `down_until`. Returns when to call again, if the
+ * pause lasts that long. */
 struct deadline progress_show(struct progress *view, const struct holder *holder,
                               const struct errmsg *why, struct deadline down_until);
 
-/* The store cannot notify waiters: printed with -v. */
+/* Prints, with -v, that the store cannot notify waiters. */
 void progress_say_uncalled(struct progress *view, const char *cannot);
 
-/* The wait is over, or another message follows: removes the live line. */
+/* Removes the live line, because the wait is over or another message follows. */
 void progress_hide(struct progress *view);
 
 #endif

@@ -90,7 +90,7 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
         return status;
     enum message_kind kind = failures[failure].kind;
     if (kind == MESSAGE_NOTICE &&
-        status == STATUS_OK) /* -E 0: the failure is meant to be a success */
+        status == STATUS_OK) /* -E 0: the user regards the failure as a success */
         kind = MESSAGE_CONFLICT;
     say(out, kind, "%s", text);
     return status;
@@ -111,9 +111,8 @@ int flushed(const struct messages *out, int status)
 
 /* --- --report=FILE ------------------------------------------------------- */
 
-/* In a directory that is open to all, another user may have put a link to a
- * file that only we can write to. Links of ours and of root's are followed:
- * /dev/stderr is one. */
+/* In a directory that all can write to, another user may have put a link to a file that only we can
+ * write to. So dlock follows only our links and root's, such as /dev/stderr. */
 static int open_report(const char *path)
 {
     static const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -172,8 +171,8 @@ static void print_run(FILE *to, const struct report *report)
     json_line_end(&json);
 }
 
-/* Returns the line, which the caller frees, or NULL. A stream that gets no
- * memory at its end may not report it. */
+/* Returns the line, which the caller frees, or NULL. A stream may fail to report that it got no
+ * memory for its end, so this checks for the newline. */
 static char *format_run(const struct report *report, size_t *length)
 {
     char *line = NULL;
@@ -189,7 +188,7 @@ static char *format_run(const struct report *report, size_t *length)
     return NULL;
 }
 
-/* In one write, unless the system splits it. Returns 0 or an errno. */
+/* Writes all bytes, in one write unless the system splits it. Returns 0 or an errno. */
 static int write_whole(int fd, const char *bytes, size_t length)
 {
     while (length > 0) {

@@ -1,5 +1,5 @@
-/* Reports: failures, to a program as a code with --json, on stdout, and to people as a line on
- * stderr; and the runs of --report=FILE. */
+/* Reports failures, to a program with --json as a code on stdout, and to people as a line on
+ * stderr; and writes the runs of --report=FILE. */
 #ifndef DLOCK_UI_REPORT_H
 #define DLOCK_UI_REPORT_H
 
@@ -11,7 +11,7 @@
 
 enum failure {
     FAIL_HELD,          /* LOCK_ACQUISITION_FAILED: held, and we do not wait */
-    FAIL_PAUSED,        /* LOCK_PAUSED: the same, by --pause */
+    FAIL_PAUSED,        /* LOCK_PAUSED: held by --pause */
     FAIL_TIMEOUT,       /* LOCK_TIMEOUT */
     FAIL_DONE,          /* ALREADY_DONE: --once-per */
     FAIL_NOT_FOUND,     /* LOCK_NOT_FOUND */
@@ -28,9 +28,9 @@ enum failure {
 /* The code for a result other than LOCK_OK. */
 enum failure failure_of(enum lock_result result);
 
-/* Reports the failure: with out->json an object on stdout, otherwise like
- * say_error(); FAIL_TIMEOUT and FAIL_PAUSED like say_notice(), FAIL_HELD and FAIL_DONE like
- * say_conflict(). Returns `status`. */
+/* Reports the failure and returns `status`. With out->json prints an object on stdout. Otherwise
+ * prints FAIL_TIMEOUT and FAIL_PAUSED like say_notice(), FAIL_HELD and FAIL_DONE like
+ * say_conflict(), and the rest like say_error(). */
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,
                                                int status, const char *format, ...);
 
@@ -38,8 +38,8 @@ __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum 
  * status. */
 int fail_result(const struct messages *out, enum lock_result result, const struct errmsg *why);
 
-/* After printing on stdout. Returns `status`; if the output could not be
- * written, reports that and returns STATUS_CANT_CREATE. */
+/* Call this after printing on stdout. Returns `status`; if the output could not be written, reports
+ * that and returns STATUS_CANT_CREATE. */
 int flushed(const struct messages *out, int status);
 
 /* Like fail(), if the message for people was printed already. */
@@ -55,15 +55,15 @@ struct report {
     /* The outcome of the run, set by the caller before the line is written: */
     const char *name, *key, *backend; /* backend may be NULL */
     const struct holder *self;
-    const struct lease *lease; /* NULL: not taken */
+    const struct lease *lease; /* NULL: not acquired */
     struct duration waited, held;
     bool nested, lost;
     int status;
 };
 
-/* Opens the file, made 0644 less the umask; with a NULL path there is no report.
- * Before anything is taken: LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE,
- * LOCK_SYSTEM with *why set. */
+/* Opens the file, created with mode 0644 less the umask; with a NULL path there is no report. Call
+ * this before a lock is acquired. LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why
+ * set. */
 enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
 /* Writes the line. False with *why set if that fails. */

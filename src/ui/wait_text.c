@@ -54,7 +54,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
     return text;
 }
 
-/* The clock is the holder's: a time ahead of ours would only confuse. */
+/* The time is from the holder's clock: a time that is in the future here would only confuse. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char time[40] = "";
@@ -74,7 +74,7 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 
 /* --- a wait -------------------------------------------------------------- */
 
-/* More of a lock's name would only push its holder out of sight. */
+/* A longer part of a lock's name would only push the holder out of sight. */
 enum { NAME_COLUMNS = 40 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct wait_text *text, const char *format,
@@ -141,7 +141,7 @@ static void add_until(struct wait_text *text, const struct holder *holder, int64
         add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
 }
 
-/* Quoted as a shell reads it back. */
+/* Quotes the word for a shell. */
 static void quote(char *target, size_t size, const char *word)
 {
     static const char plain[] =
@@ -157,8 +157,8 @@ static void quote(char *target, size_t size, const char *word)
     text_copy(target + used, size - used, "'");
 }
 
-/* The options on the command line that determine which lock it is. The
- * environment and the files need no repetition. */
+/* Adds how to release the lock, with the options on the command line that determine which lock it
+ * is. The environment and the files need no repetition. */
 static void add_advice(struct wait_text *text, const struct awaited_lock *lock)
 {
     const struct {
@@ -198,7 +198,7 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
     if (holder->refusal != REFUSED_QUEUED)
         add_until(text, holder, until_ms, died);
     add_place(text, holder);
-    /* That would also end the leases of the other holders. */
+    /* If others hold the lock too, no advice: --force-release would also end their leases. */
     if (died && !holder->shares && holder->refusal != REFUSED_QUEUED)
         add_advice(text, lock);
 }

@@ -19,14 +19,14 @@ const char *holder_life_text(enum process_life life);
 const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE]);
 
-/* Why the lock is refused, for so many slots (0: in another mode): "held by
- * ann@web3, pid 12, backup", "2 of 2 slots are taken; held by ...", "free, but others
- * have waited longer". `life`: of its process. */
+/* Why the lock is refused; `slots` is 0 in a mode without slots: "held by ann@web3, pid 12,
+ * backup", "2 of 2 slots are taken; held by ...", "free, but others have waited longer". `life` is
+ * that of the holder's process. */
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE]);
 
-/* ", since 02:59:58 +0100"; "" if it is not known, kept after the end, or in the future by
- * our clock. */
+/* ", since 02:59:58 +0100"; "" if the time is not known or is in the future by our clock, or if
+ * only --hold-at-least still keeps the lock. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
 
 /* "paused by ann@web3 until 14:00:00 +0100: why". */
@@ -34,33 +34,33 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 
 /* --- a wait, in one line; foreign text is escaped -------------------------
  *
- * "waiting 12s for NAME: held by ann@host, pid 12, backup: a message, since 02:59:58, until 03:59:58
- * at the latest; 3rd in line; to release it now: ..." */
+ * "waiting 12s for NAME: held by ann@host, pid 12, backup: a message, since 02:59:58, until
+ * 03:59:58 at the latest; 3rd in line; to release it now: ..." */
 
-/* The lock that is waited for. */
+/* The lock that dlock waits for. */
 struct awaited_lock {
     const char *name;
     int slots;                             /* of MODE_SLOTS; otherwise 0 */
-    const char *prefix, *redis, *lock_dir; /* to repeat, as the command line gives them; or NULL */
+    const char *prefix, *redis, *lock_dir; /* as on the command line, to repeat them; or NULL */
 };
 
 struct wait_text {
     char line[2560];
 };
 
-/* Begins with how long the wait has lasted, and for what (NULL: left out). */
+/* Starts the line with how long the wait has lasted, and the lock's name (NULL: left out). */
 void wait_text_begin(struct wait_text *text, struct duration waited, const char *name);
 
-/* Adds that the lock is held. until_ms is when it ends at the latest by the wall clock of
- * this host (0: it does not, by itself); `life`: of the holder: if that has ended, how the
- * lock can be removed is shown. */
+/* Adds that the lock is held. until_ms is when the hold ends at the latest, by the wall clock of
+ * this host (0: not by itself). If `life` says that the holder has ended, adds how to remove the
+ * lock. */
 void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms,
                       enum process_life life, const struct awaited_lock *lock);
 
-/* Adds that the store cannot be reached, as `why` says, and is retried for that much longer. */
+/* Adds that the store cannot be reached, as `why` says, and that dlock retries for `left`. */
 void wait_text_outage(struct wait_text *text, const char *why, struct duration left);
 
-/* Cuts the line at a character to this many columns, and shows that with '~'. */
+/* Cuts the line between two characters to this many columns, and shows the cut with '~'. */
 void wait_text_fit(struct wait_text *text, int columns);
 
 #endif
