@@ -48,7 +48,7 @@ void environment_copy(struct environment *environment)
         add_entry(environment, strdup(*variable));
 }
 
-/* The variable's entry; the NULL at the end if there is none. */
+/* The variable's entry; the NULL at the end of the list if there is none. */
 static char **entry_of(const struct environment *environment, const char *name)
 {
     size_t length = strlen(name);

@@ -5,14 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Adds one element of `size` bytes, zeroed, to the array at *list, a pointer to any
- * type, which may move. `count` elements are there and `room` fit: all are 0 at first.
- * Returns the element; NULL if memory is short. The caller frees *list. */
+/* Adds a zeroed element of `size` bytes to the array that *list, a pointer of any type, points to;
+ * the array may move. The array has *count elements, and room for *room. *list, *count and *room
+ * are 0 at first. Returns the element; NULL if memory is short. The caller frees *list. */
 void *array_add(void *list, size_t *count, size_t *room, size_t size);
 
 /* --- an environment for exec(3) --------------------------------------------
  *
- * dlock never changes its own: other threads, such as a resolver that was abandoned
+ * dlock never changes its own environment, because other threads, such as an abandoned resolver
  * (redis/socket.c), may read it at any time. */
 
 struct environment {
@@ -21,13 +21,13 @@ struct environment {
     bool short_of_memory; /* something could not be set */
 };
 
-/* Fills it with a copy of ours. */
+/* Fills it with a copy of dlock's own environment. */
 void environment_copy(struct environment *environment);
 
-/* A NULL value unsets it. */
+/* Sets a variable; a NULL value unsets it. */
 void environment_set(struct environment *environment, const char *name, const char *value);
 
-/* NULL: it is not set. */
+/* The variable's value; NULL: it is not set. */
 const char *environment_get(const struct environment *environment, const char *name);
 
 void environment_free(struct environment *environment);

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 /* For these two clocks, clock_gettime(2) fails only if a filter blocks system calls. A process that
- * does not know when a lease ends must not hold one: the command is killed with dlock, and the lock
- * expires by itself. */
+ * does not know when its lease ends must not hold one. So dlock exits: the command is killed with
+ * dlock, and the lock expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
     static const char text[] = "dlock: the clock cannot be read, so no lease can be kept\n";
@@ -130,8 +130,8 @@ int64_t wall_now_us(void)
     return read_clock(CLOCK_REALTIME) / NS_PER_US;
 }
 
-/* Not gmtime(3), whose first call reads the file of the local time zone. The year of this
- * calculation begins in March, so that the leap day is its last. */
+/* Not with gmtime(3), whose first call reads the file of the local time zone. In this calculation
+ * the year begins in March, so that the leap day is its last. */
 void wall_format(int64_t wall_ms, char *text, size_t size)
 {
     enum { DAY = 86400, DAYS_OF_400_YEARS = 146097, DAYS_BEFORE_1970 = 719468 };
@@ -152,7 +152,7 @@ void wall_format(int64_t wall_ms, char *text, size_t size)
         text[0] = '\0';
 }
 
-/* Without the date if it is on the day of today_ms. */
+/* Omits the date if it is the date of today_ms. */
 static void format_local(int64_t wall_ms, int64_t today_ms, bool with_zone, char *text, size_t size)
 {
     time_t seconds = (time_t)(wall_ms / 1000), now = (time_t)(today_ms / 1000);
@@ -182,7 +182,8 @@ void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size)
 struct duration duration_jittered(struct duration d)
 {
     uint64_t random = 0;
-    /* Without random numbers every waiter waits the longest time: late, never wrong. */
+    /* Without random numbers every waiter waits for the longest time, which is late but never
+     * wrong. */
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
         return d;
     uint64_t half = (uint64_t)d.ns / 2;
@@ -196,8 +197,8 @@ struct unit {
     int64_t ms;
 };
 
-/* The first ones are those that duration_format() writes. The others are read as well, as
- * systemd.time(7) does; there, too, "m" is no month. */
+/* duration_format() writes the first of these units. dlock reads all of them, like systemd.time(7),
+ * for which "m" is not a month either. */
 enum { UNITS_WRITTEN = 5 };
 
 static const struct unit units[] = {
@@ -213,8 +214,8 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* A decimal number as a whole part and billionths, so that no binary fraction
- * rounds what the user wrote. */
+/* A decimal number in two whole numbers, because a binary fraction would round what the user
+ * wrote. */
 struct decimal {
     int64_t whole;
     int64_t billionths;

@@ -1,5 +1,5 @@
-/* Time inside dlock: nanoseconds of CLOCK_BOOTTIME, which continues during a suspend and is never
- * set. The wall clock is for display alone. */
+/* Time inside dlock: nanoseconds of CLOCK_BOOTTIME, which continues while the system is suspended
+ * and is never set. The wall clock is only for display. */
 #ifndef DLOCK_UTIL_CLOCK_H
 #define DLOCK_UTIL_CLOCK_H
 
@@ -22,22 +22,22 @@ struct deadline {
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
 
-/* A number of milliseconds, or of events, that others may have written: at least 0, and at most what
- * can be counted in nanoseconds, so that neither a sum of two nor a difference overflows. */
+/* Limits a number of milliseconds, or of events, that others may have written, to a range that can
+ * be counted in nanoseconds: neither a sum of two such numbers nor a difference overflows. */
 static inline int64_t clamped(int64_t number)
 {
     const int64_t most = INT64_MAX / NS_PER_MS;
     return number < 0 ? 0 : number < most ? number : most;
 }
 
-/* Practically no end, and far from any overflow: 100 years. */
+/* 100 years: practically without end, and far from any overflow. */
 #define DURATION_FOREVER DURATION_S(3155760000)
 #define DURATION_ZERO ((struct duration){0})
 #define DURATION_MS(n) ((struct duration){(n)*NS_PER_MS})
 #define DURATION_S(n) ((struct duration){(n)*NS_PER_S})
 
-/* How long a call may take: until `until`, or until cancel_fd (-1: none)
- * becomes readable. Every wait in dlock has one. */
+/* How long a call may take: until `until`, or until cancel_fd (-1: none) becomes readable. Every
+ * wait in dlock has a bound. */
 struct bound {
     struct deadline until;
     int cancel_fd;
@@ -46,7 +46,7 @@ struct bound {
 /* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
-/* The share of one of so many in the time that is left. */
+/* One of `shares` equal shares of the time that is left. */
 struct bound bound_share(struct bound bound, int shares);
 
 /* The same bound, but for `most` from now at the latest. */
@@ -55,14 +55,14 @@ struct bound bound_within(struct bound bound, struct duration most);
 struct deadline deadline_now(void);
 
 /* Limits how much of a source (signals, messages, events, children) is read before the reader looks
- * at the clock again: a source that is filled without pause must not delay the end of a lease.
- * Zero at the start. */
+ * at the clock again, because a source that is filled without pause must not delay the end of a
+ * lease. Zero at the start. */
 struct drain {
     int events;
     struct deadline end;
 };
 
-/* True if one more may be read: of the first 64, within 10 ms. */
+/* True if one more event may be read: at most 64, for at most 10 ms. */
 bool drain_goes_on(struct drain *drain);
 
 /* Saturate at DEADLINE_NEVER and at 0. */
@@ -95,16 +95,16 @@ struct duration deadline_left(struct deadline d);
 /* later - earlier, zero if that is negative. */
 struct duration deadline_gap(struct deadline earlier, struct deadline later);
 
-/* poll(2) until the deadline; a signal that is caught does not end it. */
+/* Calls poll(2) until the deadline; a caught signal does not end the wait. */
 struct pollfd;
 int deadline_poll(struct pollfd *fds, size_t count, struct deadline until);
 
 /* The timeout for poll(2): what remains, rounded up; -1 for DEADLINE_NEVER. */
 int deadline_poll_ms(struct deadline d);
 
-/* Sets a timer of timerfd_create(2) on the boot clock; NEVER stops it. Returns
- * the timeout for the poll(2) that waits for it: -1, or, if the timer cannot be
- * set, as above. */
+/* Sets a timer of timerfd_create(2) on the boot clock; DEADLINE_NEVER stops the timer. Returns the
+ * timeout for the poll(2) that waits for the timer: -1 or, if the timer cannot be set,
+ * deadline_poll_ms(). */
 int deadline_set_timer(int timer_fd, struct deadline d);
 
 static inline struct duration duration_min(struct duration a, struct duration b)
@@ -131,7 +131,8 @@ static inline int64_t wall_after_ms(struct duration from_now)
     return wall_now_ms() + from_now.ns / NS_PER_MS;
 }
 
-/* Leases are counted on the boot clock, people read the wall clock. 0 if d was never set. */
+/* The deadline on the wall clock, which people read; leases are counted on the boot clock. 0 if d
+ * was never set. */
 static inline int64_t wall_at_ms(struct deadline d)
 {
     return d.boot_ns == 0 ? 0 : wall_now_ms() + (d.boot_ns - deadline_now().boot_ns) / NS_PER_MS;
@@ -149,7 +150,7 @@ void wall_format_local(int64_t wall_ms, char *text, size_t size);
 /* The same in the form "today 03:59:58" or "2026-11-21 03:59:58"; today is the day of today_ms. */
 void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size);
 
-/* A random duration from d / 2 to d, so that many waiters do not all ask at once. */
+/* A random duration from d / 2 to d, so that many waiters do not ask at the same time. */
 struct duration duration_jittered(struct duration d);
 
 /* --- durations as people write them: "90", "1.5s", "1h30m", "250ms" --------- */
@@ -163,16 +164,16 @@ enum duration_error {
     DURATION_OVERFLOW,
 };
 
-/* Reads decimal terms, each with an optional ms, s, m, h, d or w (none: seconds; sec, min, hr, days and the like are known),
- * and adds them up. A term without a unit can only be the last. Digits below
- * a nanosecond are cut. *out is set only on DURATION_OK. */
+/* Reads decimal terms and adds them up. Each has an optional unit: ms, s, m, h, d or w, or a longer
+ * name such as sec, min, hr or days. Only the last term can omit its unit, if it is seconds.
+ * Digits below a nanosecond are cut. *out is set only on DURATION_OK. */
 enum duration_error duration_parse(const char *text, struct duration *out);
 
 /* The fault and the valid form, for a message. */
 const char *duration_error_text(enum duration_error error);
 
-/* Writes d the way duration_parse() reads it, shortest form: "1h30m", "1.5s", "250ms"; "infinity" from DURATION_FOREVER on.
- * Below a millisecond it is "0". Returns text. */
+/* Writes d as duration_parse() reads it, in the shortest form: "1h30m", "1.5s", "250ms"; "infinity"
+ * from DURATION_FOREVER on; "0" below a millisecond. Returns text. */
 char *duration_format(struct duration d, char *text, size_t size);
 
 /* The same for a measured duration, rounded down to what a person reads:

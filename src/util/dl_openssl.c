@@ -28,8 +28,8 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
 #define CRYPTO_SONAME "libcrypto.so.3"
 #define SSL_SONAME "libssl.so.3"
 
-/* Shows packaging tools what the dynamic section does not: UAPI group, "ELF
- * Notes for dlopen metadata"; readelf -p .note.dlopen prints it. */
+/* Shows packaging tools the libraries that the dynamic section does not name: UAPI group, "ELF
+ * Notes for dlopen metadata"; readelf -p .note.dlopen prints the note. */
 #define NOTE_JSON                                                             \
     "[{\"feature\":\"tls\",\"description\":\"TLS to Redis "                   \
     "(rediss://)\",\"priority\":\"recommended\","                             \
@@ -60,7 +60,7 @@ struct function {
 static const struct function crypto_functions[] = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)};
 static const struct function ssl_functions[] = {OPENSSL_SSL_FUNCTIONS(FUNCTION)};
 
-/* One for the whole process, like the libraries. */
+/* The whole process has one table, as it has one copy of the libraries. */
 static struct openssl functions;
 static bool is_open[2];
 
@@ -102,8 +102,8 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
         if (!open_library(CRYPTO_SONAME, what, crypto_functions,
                           sizeof crypto_functions / sizeof *crypto_functions, why))
             return false;
-        /* Its clean-up at exit only takes time, and would run while a thread that
-         * looks up a name may still be running. */
+        /* OpenSSL's clean-up at exit only takes time, and a thread that looks up a name may still
+         * be running during it. */
         if (functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
             errmsg_set(why, "%s needs OpenSSL 3, which fails to initialize", what);
             return false;

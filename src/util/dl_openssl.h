@@ -1,6 +1,6 @@
-/* OpenSSL 3, opened only if TLS or a hashed name needs it, because loading it takes as long as all the
- * rest of a short run. Nothing else in the program calls dlopen(3). A static build, which cannot load
- * a library, has none. */
+/* OpenSSL 3, opened only if TLS or a hashed name needs it, because loading it takes as long as the
+ * rest of a short run. Nothing else in the program calls dlopen(3). A static build has no OpenSSL,
+ * because it cannot load libraries. */
 #ifndef DLOCK_UTIL_DL_OPENSSL_H
 #define DLOCK_UTIL_DL_OPENSSL_H
 
@@ -41,10 +41,10 @@ struct openssl {
 
 enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as well */
 
-/* Opens what is not open yet, for as long as the process lives. Called by one
- * thread, before others use it. False with *why naming the missing package: like a
- * wrong configuration, only the administrator of this host can fix that, and no retry
- * helps. */
+/* Opens the libraries of this part that are not open yet, for as long as the process lives. One
+ * thread calls this before other threads use OpenSSL. False with *why naming the missing package:
+ * no retry helps, because only the administrator of this host can fix that, like a wrong
+ * configuration. */
 bool openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The functions of the parts that are open. */

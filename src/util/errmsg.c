@@ -34,7 +34,7 @@ void errmsg_prefix(struct errmsg *why, const char *prefix)
     if (why == NULL)
         return;
     memcpy(old, why->text, sizeof old);
-    /* Text that does not fit is cut: the beginning says the most. */
+    /* Cuts the end of a text that does not fit, because the beginning says the most. */
     size_t room = sizeof why->text;
     int length = snprintf(why->text, room, "%s: ", prefix);
     if (length > 0 && (size_t)length < room)

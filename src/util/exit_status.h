@@ -1,4 +1,4 @@
-/* Exit statuses: the one place where what happened becomes a number.
+/* Exit statuses: the only place in which an outcome becomes a number.
  *
  * The values from 64 to 78 are those of sysexits.h(3); 124, 126 and 127 are
  * those of timeout(1) and the shell.
@@ -11,11 +11,11 @@
 enum exit_status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,       /* the command line is wrong */
-    STATUS_UNAVAILABLE = 69, /* lock service not reachable within --outage */
+    STATUS_UNAVAILABLE = 69, /* the lock service was not reachable within --outage */
     STATUS_INTERNAL = 70,
     STATUS_SYSTEM = 71,        /* the system refused: fork, memory, descriptors */
     STATUS_CANT_CREATE = 73,   /* lock file or report cannot be created */
-    STATUS_CONFLICT = 75,      /* held by another; retry later (-E changes it) */
+    STATUS_CONFLICT = 75,      /* another process holds the lock; retry later (-E changes this) */
     STATUS_NOT_PERMITTED = 77, /* the lock service or file permissions refuse us */
     STATUS_CONFIG = 78,        /* the configuration or the environment is wrong */
     STATUS_STOPPED = 124,      /* dlock stopped the command: the lease ended or was lost */

@@ -39,7 +39,7 @@ const char *user_name_local(uid_t uid, char *text, size_t size)
 {
     char line[1024];
     bool found = false;
-    bool starts = true; /* a line; a longer one comes in pieces */
+    bool starts = true; /* `line` is the start of a line; fgets(3) reads a longer one in pieces */
     FILE *users = fopen("/etc/passwd", "re");
     snprintf(text, size, "%lu", (unsigned long)uid);
     while (users != NULL && !found && fgets(line, sizeof line, users) != NULL) {
@@ -77,9 +77,9 @@ static bool unusable(const char *path, const char *fault, struct errmsg *why)
     return false;
 }
 
-/* Waits for more from a pipe. A signal ends dlock, even in actions that have blocked signals by
- * then (process/signals.h), because there is no lock yet that would have to be released. SIGPIPE
- * and SIGXFSZ may come from writes of our own. */
+/* Waits for more from a pipe. A signal ends dlock, even in actions that have already blocked
+ * signals (process/signals.h), because there is no lock yet to release. SIGPIPE and SIGXFSZ stay
+ * blocked, because they may come from our own writes. */
 static bool pipe_has_more(int fd, struct deadline until)
 {
     struct pollfd pipe = {.fd = fd, .events = POLLIN};
@@ -95,7 +95,8 @@ static bool pipe_has_more(int fd, struct deadline until)
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* A pipe gets so long, as its writer may be a command that asks for the secret elsewhere. */
+/* A pipe has this much time, because its writer may be a command that fetches the secret from
+ * elsewhere. */
 static bool read_all(struct secret *secret, int fd)
 {
     struct deadline until = deadline_after(DURATION_S(30));
@@ -138,7 +139,7 @@ static bool read_from(struct secret *secret, int fd, mode_t mode, const char *pa
     return true;
 }
 
-/* A pipe without a writer is empty, and not waited for. */
+/* A pipe without a writer counts as empty: dlock does not wait for one. */
 bool secret_read(struct secret *secret, const char *path, struct errmsg *why)
 {
     secret->length = 0;

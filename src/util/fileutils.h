@@ -9,15 +9,15 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* openat(2) that waits for no pipe, and fstat(2). A new file has the mode 0600, whatever the umask.
- * -1 with errno. */
+/* Calls openat(2), without waiting for a pipe, and fstat(2). A new file has the mode 0600, whatever
+ * the umask. -1 with errno. */
 int file_open(int dir, const char *path, int flags, struct stat *status);
 
 /* Closes the descriptor, if it is not -1, and sets it to -1; keeps errno. */
 void fd_close(int *fd);
 
-/* Returns text: the name, or the number if there is none. May load and ask a directory service, so
- * it is not for runs that succeed. */
+/* Returns text: the user's name, or the number if there is none. Not for runs that succeed, because
+ * it may load and ask a directory service. */
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 
@@ -33,17 +33,18 @@ struct secret {
     char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to detect longer files */
 };
 
-/* Reads a regular file, or a pipe up to its end, for 30 s at most; a signal in this time ends the
- * process, even if it is blocked. One newline at the end comes from the editor and is not part of the
- * secret, and neither is a carriage return before it. True with 1 to SECRET_MOST bytes. Otherwise *why begins with the path, and errno is
- * EACCES or EPERM if the file may not be read, another one if the file cannot be used, for example
- * because others can read it. Wipe it with secret_wipe() in any case. */
+/* Reads a regular file, or a pipe up to its end, for 30 s at most. A signal in this time ends the
+ * process, even if the signal is blocked. One newline at the end, with a carriage return before it,
+ * comes from the editor and is not part of the secret. True with 1 to SECRET_MOST bytes. Otherwise
+ * *why begins with the path; errno is EACCES or EPERM if dlock has no permission to read the file,
+ * or another one if the file cannot be used, for example because others can read it. Wipe the
+ * secret with secret_wipe() in any case. */
 bool secret_read(struct secret *secret, const char *path, struct errmsg *why);
 
 void secret_wipe(struct secret *secret);
 
-/* From now on this process leaves no core file, and others cannot read its
- * memory. False with *why set: the system refused. */
+/* After this call the process leaves no core file, and other processes cannot read its memory.
+ * False with *why set: the system refused. */
 bool secret_leave_no_core(struct errmsg *why);
 
 #endif

@@ -1,5 +1,5 @@
-/* Writes JSON (RFC 8259), one value after the other. Bytes that are not UTF-8
- * become U+FFFD. A failed write shows in ferror(3) of the stream. */
+/* Writes JSON (RFC 8259), one value after the other. Bytes that are not UTF-8 become U+FFFD.
+ * ferror(3) of the stream reports a failed write. */
 #ifndef DLOCK_UTIL_JSON_H
 #define DLOCK_UTIL_JSON_H
 
@@ -16,8 +16,8 @@ struct json {
 struct json json_line_begin(FILE *to);
 void json_line_end(struct json *json);
 
-/* Each writes a member `name`, or with NULL an element of an array or the
- * whole text. */
+/* Each function writes a member `name` or, if `name` is NULL, an element of an array or the whole
+ * text. */
 void json_begin(struct json *json, const char *name, char bracket);     /* '{' or '[' */
 void json_end(struct json *json, char bracket);                         /* '}' or ']' */
 void json_text(struct json *json, const char *name, const char *value); /* NULL or "": null */

@@ -33,7 +33,7 @@ bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name
     memcpy(to->sun_path, name, length);
     if (*name == '@')
         to->sun_path[0] = '\0';
-    /* An abstract name ends where its length says, not at a NUL. */
+    /* The length ends an abstract name, and a NUL ends a path. */
     *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (*name == '/'));
     return true;
 }
@@ -54,14 +54,14 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
         char bytes[CMSG_SPACE(FDS_MOST * sizeof(int))];
     } control = {0};
     struct sockaddr_un to = notify->to;
-    struct iovec part = {(void *)(uintptr_t)text, length}; /* sendmsg(2) does not write there */
+    struct iovec part = {(void *)(uintptr_t)text, length}; /* sendmsg(2) does not change the text */
     struct msghdr message = {
         .msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
 
     if (fd_count > 0) {
         message.msg_control = control.bytes;
         message.msg_controllen = (socklen_t)CMSG_SPACE(fd_count * sizeof(int));
-        struct cmsghdr *header = &control.header; /* the first and only one */
+        struct cmsghdr *header = &control.header; /* the only header */
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = (socklen_t)CMSG_LEN(fd_count * sizeof(int));
@@ -111,12 +111,12 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
 
 /* --- messages ------------------------------------------------------------- */
 
-/* How long to wait for a stderr that nothing reads: a pager, Ctrl-S, a logger that hangs. The lease
- * does not wait for them: this is less than the grace of all but the shortest leases. */
+/* How long to wait for a stderr that no process reads: a pager, Ctrl-S, a logger that hangs. Less
+ * than the grace of all but the shortest leases, because the end of a lease does not wait. */
 static const struct duration patience = {20 * NS_PER_MS};
 
-/* The pipe of another user cannot be opened again, but a process that has it open can splice(2) to it
- * without waiting. */
+/* Writes with splice(2), which does not wait. To open the pipe again without waiting would fail for
+ * another user's pipe. */
 static ssize_t write_to_pipe(const char *bytes, size_t length)
 {
     int ends[2];
@@ -127,7 +127,7 @@ static ssize_t write_to_pipe(const char *bytes, size_t length)
         written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
     fd_close(&ends[0]);
     fd_close(&ends[1]);
-    /* A sandbox may not know it. */
+    /* A sandbox may lack splice(2). */
     return written < 0 && (errno == EINVAL || errno == ENOSYS) ? write(STDERR_FILENO, bytes, length)
                                                                : written;
 }
@@ -140,8 +140,9 @@ static ssize_t write_to_terminal(const char *bytes, size_t length)
     return written;
 }
 
-/* The command and others write to the same open file. Only they decide whether it blocks, and they
- * may fill it after poll(2) has reported room. */
+/* The command and other processes write to the same open file. So dlock does not make the file
+ * non-blocking, and poll(2) is not enough: others may fill the file after poll(2) has reported
+ * room. */
 static ssize_t write_without_waiting(const char *bytes, size_t length)
 {
     struct stat file = {0};
@@ -154,8 +155,8 @@ static ssize_t write_without_waiting(const char *bytes, size_t length)
     return write(STDERR_FILENO, bytes, length);
 }
 
-/* In one piece of less than PIPE_BUF, so that lines of many processes do not
- * mix. If stderr is closed or full, the line is dropped. */
+/* Writes one piece of less than PIPE_BUF, so that the lines of many processes do not mix. If stderr
+ * is closed or full, the line is dropped. */
 bool message_write(const char *bytes, size_t length)
 {
     struct deadline until = deadline_after(patience);
@@ -169,8 +170,8 @@ bool message_write(const char *bytes, size_t length)
     return written == (ssize_t)length;
 }
 
-/* $JOURNAL_STREAM is the device and inode of the stream that systemd gave the
- * service; a stderr that was redirected later is another one. systemd.exec(5) */
+/* True if stderr is the stream that systemd gave the service, whose device and inode are in
+ * $JOURNAL_STREAM (systemd.exec(5)), and not a file that stderr was redirected to later. */
 static bool is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -189,7 +190,8 @@ void messages_open(struct messages *out)
     sd_notify_open(&out->notify);
 }
 
-/* Like syslog(3), which would wait for a logger that hangs. The lease does not wait. */
+/* Does what syslog(3) does, but never waits: a logger that hangs must not delay the end of a
+ * lease. */
 static NOT_INLINED void write_to_syslog(const struct messages *out, int priority, const char *name,
                                         const char *text)
 {

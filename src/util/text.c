@@ -63,9 +63,9 @@ bool utf8_is_control(const char *text, size_t length)
     return length == 2 && b[0] == 0xC2 && b[1] < 0xA0;
 }
 
-/* Marks, embeddings, overrides and isolates of writing direction (Unicode's
- * Bidi_Control), and the separators of lines and paragraphs. U+061C, U+200E, U+200F, U+2028 to U+202E,
- * U+2066 to U+2069. */
+/* Marks, embeddings, overrides and isolates of writing direction (Unicode's Bidi_Control), and the
+ * separators of lines and paragraphs: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to
+ * U+2069. */
 bool utf8_reorders(const char *text, size_t length)
 {
     const unsigned char *b = (const unsigned char *)text;
@@ -77,8 +77,8 @@ bool utf8_reorders(const char *text, size_t length)
            (b[1] == 0x81 && b[2] >= 0xA6 && b[2] <= 0xA9);
 }
 
-/* By the locale's name, because setlocale(3) takes longer than all the rest of the start. If none is
- * set, as in a unit and in a cron job, text is UTF-8, as in systemd. */
+/* Judges by the locale's name, because setlocale(3) takes longer than the rest of the start. If no
+ * locale is set, as in units and cron jobs, text is UTF-8, as in systemd. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -203,8 +203,8 @@ char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE])
 
 /* --- columns -------------------------------------------------------------- */
 
-/* The length of the next character, with its width in *columns: 2, the widest, if the C library does
- * not know the character. */
+/* The length of the next character. Sets *columns to the character's width: 2, the widest, if the C
+ * library does not know the character. */
 static size_t next_character(const char *text, size_t left, int *columns)
 {
     wchar_t wide;
@@ -249,7 +249,8 @@ size_t mbwidth_fit(const char *text, int columns, int *used)
 
 /* --- signals -------------------------------------------------------------- */
 
-/* Only glibc has sigabbrev_np(3). If a signal has several names, the last one is shown. */
+/* A table, because only glibc has sigabbrev_np(3). If a signal has several names, dlock shows the
+ * last one. */
 static const struct named_signal {
     const char *name;
     int number;
@@ -268,7 +269,7 @@ static const struct named_signal {
     {"PWR", SIGPWR},       {"SYS", SIGSYS},
 };
 
-/* "RTMIN", "RTMIN+1", "RTMAX", "RTMAX-1". */
+/* Reads "RTMIN", "RTMIN+1", "RTMAX" or "RTMAX-1". */
 static int parse_real_time(const char *text)
 {
     int64_t steps = 0;

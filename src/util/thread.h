@@ -4,12 +4,12 @@
 
 #include <pthread.h>
 
-/* Starts a thread on a small stack, with every signal blocked: they are the main
- * thread's. 0 or an errno. */
+/* Starts a thread on a small stack, with every signal blocked, because signals are for the main
+ * thread. Returns 0 or an errno. */
 int thread_start(pthread_t *thread, void *(*run)(void *), void *data);
 
-/* For a function with a large frame, if its caller later calls other functions that need much stack:
- * inlined, the frame would be there all the time. */
+/* For a function with a large frame, if its caller later calls other functions that need much
+ * stack: if the function were inlined, its frame would use the stack all the time. */
 #define NOT_INLINED __attribute__((noinline))
 
 #endif
