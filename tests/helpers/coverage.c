@@ -1,11 +1,10 @@
-/* Linked into a dlock that is built with --coverage: writes what has run where
- * the program ends without exit(3), which is when gcov does so. Whoever is
- * killed by SIGKILL leaves nothing.
+/* Linked into a dlock that is built with --coverage. gcov writes its counters only in exit(3); this
+ * writes them where the program ends otherwise. A process that is killed by SIGKILL leaves none.
  *
- * The child of vfork(2) counts in the memory of its parent, who writes that
- * later: what it would write itself would be lost or counted twice. So it is
- * told apart by its pid. The linker sends these calls here (--wrap), and the
- * compiler is told to leave execvp() as it is (-fno-builtin-execvp). */
+ * The child of vfork(2) counts in its parent's memory, and the parent writes that later. If the
+ * child wrote too, its counts would be lost or counted twice; so the pid shows who may write. The
+ * linker sends the wrapped calls here (--wrap), and the compiler must not replace execvp()
+ * (-fno-builtin-execvp). */
 #include <errno.h>
 #include <gcov.h>
 #include <pthread.h>
@@ -20,7 +19,7 @@ int __wrap_execvp(const char *file, char *const argv[]);
 int __real_raise(int number);
 int __wrap_raise(int number);
 
-static pid_t owner; /* of the counters in this memory */
+static pid_t owner; /* the process whose counters are in this memory */
 
 static void own(void)
 {
@@ -33,7 +32,7 @@ __attribute__((constructor)) static void begin(void)
     (void)pthread_atfork(NULL, NULL, own);
 }
 
-/* Counts on from zero. */
+/* Writes the counters and sets them to zero. */
 static void write_out(void)
 {
     int error = errno;

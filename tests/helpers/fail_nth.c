@@ -10,12 +10,11 @@
  *             is moved; ahead, back: the clock that FAIL_ERRNO numbers has been
  *             set by an hour from that call on
  *
- * The variables are removed before main() starts: the command does not see them.
- * What a process does after fork(2) counts as well, until it executes another
- * program. A function that frees something (close, munmap, fclose) does that
- * even where it fails: so does the kernel.
+ * The variables are removed before main() starts: the command does not see them. Calls of a process
+ * after fork(2) count too, until it executes another program. A function that frees something
+ * (close, munmap, fclose) frees it even if the call fails, as the kernel does.
  *
- * Shared by processes and threads: the page, by atomic additions alone. */
+ * Processes and threads share the page, and change it only by atomic additions. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -54,7 +53,7 @@ enum { NAME_SIZE = 32, FAIL_PAGE_SIZE = 8192 };
 
 struct page {
     _Atomic uint64_t reached; /* how many calls have failed */
-    _Atomic uint64_t caller;  /* where the first of them was called from, counted from its begin */
+    _Atomic uint64_t caller;  /* address of the first one's caller, from the program's start */
     struct slot {
         char name[NAME_SIZE];
         _Atomic uint64_t calls;
@@ -71,7 +70,7 @@ static char failing[NAME_SIZE];
 static uint64_t failing_at;
 static int failing_errno;
 static enum kind kind;
-static uintptr_t program; /* where it is in memory */
+static uintptr_t program; /* its address in memory */
 
 static void *real_of(const char *name)
 {
@@ -81,7 +80,7 @@ static void *real_of(const char *name)
     return found;
 }
 
-/* Of the kernel itself, past what is wrapped here. */
+/* Calls the kernel directly, without the wrappers of this file. */
 static long syscall_plain(long number, long a, long b, long c, long d, long e)
 {
     static long (*_Atomic real)(long, ...);
@@ -90,7 +89,7 @@ static long syscall_plain(long number, long a, long b, long c, long d, long e)
     return real(number, a, b, c, d, e);
 }
 
-/* Counts a call. Returns whether it is one that fails, and sets errno for it. */
+/* Counts a call. True if the call must fail; errno is set. */
 static bool fails(int slot, const char *name, const void *caller)
 {
     if (page == NULL)
@@ -98,7 +97,7 @@ static bool fails(int slot, const char *name, const void *caller)
     uint64_t number = atomic_fetch_add(&page->slots[slot].calls, 1) + 1;
     if (page->slots[slot].name[0] == '\0')
         memcpy(page->slots[slot].name, name,
-               strnlen(name, NAME_SIZE - 1)); /* every process writes the same */
+               strnlen(name, NAME_SIZE - 1)); /* every process writes the same name */
     if (strcmp(name, failing) != 0 ||
         (kind == KIND_REST || kind >= KIND_AHEAD ? number < failing_at : number != failing_at))
         return false;
@@ -109,7 +108,7 @@ static bool fails(int slot, const char *name, const void *caller)
     return true;
 }
 
-/* A definition of `name` that fails where it is its turn. */
+/* Defines `name`, which fails in the call that must fail. */
 #define WRAP(name, type, failed, parameters, arguments)           \
     type name parameters                                          \
     {                                                             \
@@ -123,8 +122,8 @@ static bool fails(int slot, const char *name, const void *caller)
         return real arguments;                                    \
     }
 
-/* As WRAP, for what moves up to `size` bytes. What has nothing to move yet is not
- * counted: dlock looks again and again for some microseconds. */
+/* As WRAP, for a function that moves up to `size` bytes. A call that has nothing to move yet is not
+ * counted, because dlock repeats such calls for some microseconds. */
 #define WRAP_MOVE(name, parameters, arguments, events)                                    \
     ssize_t name parameters                                                               \
     {                                                                                     \
@@ -141,7 +140,8 @@ static bool fails(int slot, const char *name, const void *caller)
         return real arguments;                                                            \
     }
 
-/* A connection that is reset, or closed by the other side, stays so. Returns -1. */
+/* Ends the connection if the error says that it was reset or closed by the peer, because later
+ * calls must fail too. Returns -1. */
 static ssize_t broken(int fd)
 {
     int error = errno;
@@ -151,8 +151,7 @@ static ssize_t broken(int fd)
     return -1;
 }
 
-/* Whether something will come of reading or writing at this moment; or of waiting,
- * where it would wait. */
+/* True if a read or write has an effect now, or would wait for one. */
 static bool is_due(int fd, short events)
 {
     struct pollfd at = {.fd = fd, .events = events};
@@ -165,7 +164,7 @@ static bool is_due(int fd, short events)
     return due;
 }
 
-/* Whether it is a file, a pipe or a stream, of which the kernel may move a part. */
+/* True for a file, a pipe or a stream: the kernel may move only a part of the bytes. */
 static bool is_stream(int fd)
 {
     int type = 0, error = errno;
@@ -180,7 +179,7 @@ static bool is_stream(int fd)
     return stream;
 }
 
-/* As WRAP, for what is done even where it fails. */
+/* As WRAP, for a function that has its effect even if it fails. */
 #define WRAP_DONE(name, failed, parameters, arguments)              \
     int name parameters                                             \
     {                                                               \
@@ -217,7 +216,7 @@ WRAP(fflush, int, EOF, (FILE * file), (file))
 WRAP(fopen64, FILE *, NULL, (const char *path, const char *mode), (path, mode))
 WRAP(fdopen, FILE *, NULL, (int fd, const char *mode), (fd, mode))
 WRAP(open_memstream, FILE *, NULL, (char **text, size_t *size), (text, size))
-/* Who sees no more of a stream asks it whether that was an error. */
+/* Sets the stream's error flag, which callers check at its end. */
 static void set_error(FILE *file)
 {
     file->_flags |= _IO_ERR_SEEN;
@@ -270,8 +269,8 @@ WRAP_MOVE(pwrite64, (int fd, const void *bytes, size_t size, off64_t at), (fd, b
 WRAP(inotify_init1, int, -1, (int flags), (flags))
 WRAP(inotify_add_watch, int, -1, (int fd, const char *path, uint32_t mask), (fd, path, mask))
 
-/* What has one more argument, or not: an int, a long or a pointer, which are
- * passed alike on all that Linux runs on. */
+/* For functions with an optional last argument: an int, a long or a pointer, which are passed alike
+ * on all platforms of Linux. */
 #define WRAP_LAST(name, head, arguments, last)               \
     int name head                                            \
     {                                                        \
@@ -335,7 +334,8 @@ WRAP(eventfd, int, -1, (unsigned count, int flags), (count, flags))
 WRAP(signalfd, int, -1, (int fd, const sigset_t *mask, int flags), (fd, mask, flags))
 WRAP(timerfd_create, int, -1, (clockid_t clock, int flags), (clock, flags))
 
-/* The kernel's clock was not set: a time by the one that was is a time by the kernel's. */
+/* The kernel's clock was not set, so a time on the clock that was set must become a time on the
+ * kernel's. */
 int timerfd_settime(int fd, int flags, const struct itimerspec *when, struct itimerspec *old)
 {
     enum { SLOT = __COUNTER__ };
@@ -382,8 +382,8 @@ WRAP(pthread_sigmask, int, failing_errno, (int how, const sigset_t *set, sigset_
      (how, set, old))
 WRAP(pthread_kill, int, failing_errno, (pthread_t thread, int number), (thread, number))
 
-/* The parent stands still until its child has executed something or ended, as
- * with vfork(2); a function that calls that itself cannot return from it. */
+/* As with vfork(2), the parent stands still until its child has executed a program or ended. This
+ * uses fork(2), because a function that calls vfork(2) cannot return from it. */
 pid_t vfork(void)
 {
     enum { SLOT = __COUNTER__ };
@@ -473,7 +473,7 @@ static bool is_set(const char *text, const char *name)
     return text != NULL && strcmp(text, name) == 0;
 }
 
-/* Where the program is in memory: what is called from there is told relative to it. */
+/* The program's address in memory, to which the callers' addresses are relative. */
 static uintptr_t program_base(void)
 {
     Dl_info info;

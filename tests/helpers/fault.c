@@ -1,5 +1,5 @@
-/* Preloaded into dlock by the tests: makes one call of the C library fail, or
- * do what is hard to bring about otherwise. Built once for each FAULT_*. */
+/* Preloaded into dlock by the tests: makes one call of the C library fail, or do something that a
+ * test can hardly cause otherwise. Built once for each FAULT_*. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ pid_t vfork(void)
     return -1;
 }
 #elif defined FAULT_no_openssl
-/* OpenSSL is not on this host. */
+/* This host has no OpenSSL. */
 void *dlopen(const char *file, int mode)
 {
     void *(*real)(const char *, int);
@@ -43,8 +43,8 @@ void *dlopen(const char *file, int mode)
     return real(file, mode);
 }
 #elif defined FAULT_broken_pipe
-/* The first bytes for a socket after the file $FAULT_AT has come meet one that is
- * closed, as the kernel has it, with a signal for whoever does not forbid it. */
+/* When the file $FAULT_AT exists, the next send to a stream socket fails as if the peer had closed
+ * it: with EPIPE, and SIGPIPE unless MSG_NOSIGNAL is set. */
 static int breaks(int fd)
 {
     int type;
@@ -71,8 +71,8 @@ ssize_t write(int fd, const void *bytes, size_t size)
     return -1;
 }
 #elif defined FAULT_signal_before_fork
-/* TERM comes when dlock has looked for signals for the last time, and there is
- * no command yet. A fork will do for the vfork. */
+/* SIGTERM arrives after dlock has looked for signals for the last time, and before there is a
+ * command. fork(2) can replace vfork(2) here. */
 pid_t vfork(void)
 {
     raise(SIGTERM);
@@ -80,8 +80,8 @@ pid_t vfork(void)
 }
 #elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open || defined FAULT_pidfd_send_signal
 #ifdef FAULT_killed_at_kill
-/* dlock itself, no process that it has forked, is killed when it has stopped
- * those that it kills, before it kills the first. */
+/* dlock itself, not a process that it has forked, is killed after it has stopped the processes that
+ * it will kill, and before it kills the first. */
 static pid_t dlock;
 __attribute__((constructor)) static void remember(void)
 {
@@ -102,12 +102,12 @@ long syscall(long number, ...)
     if (number == SYS_pidfd_send_signal && argument[1] == SIGKILL && getpid() == dlock)
         raise(SIGKILL);
 #elif defined FAULT_pidfd_send_signal
-    if (number == SYS_pidfd_send_signal) { /* a sandbox */
+    if (number == SYS_pidfd_send_signal) { /* as in a sandbox */
         errno = atoi(getenv("FAULT_ERRNO"));
         return -1;
     }
 #else
-    if (number == SYS_pidfd_open) { /* Linux before 5.3 */
+    if (number == SYS_pidfd_open) { /* as in Linux before 5.3 */
         errno = ENOSYS;
         return -1;
     }
@@ -116,7 +116,7 @@ long syscall(long number, ...)
                 argument[5]);
 }
 #elif defined FAULT_parent_dies
-/* dlock is killed when its child has not asked for a signal at its death yet. */
+/* dlock is killed before its child has asked for a signal at dlock's death. */
 int prctl(int option, ...)
 {
     int (*real)(int, ...);
@@ -134,8 +134,8 @@ int prctl(int option, ...)
     return real(option, value, 0, 0, 0);
 }
 #elif defined FAULT_caller_ends
-/* The caller is killed when dlock asks for its pid for the $FAULT_CALL-th time:
- * after the answer to the first question, before that to the second. */
+/* dlock's caller is killed when dlock asks for the caller's pid for the $FAULT_CALL-th time: if the
+ * first time, after the answer, otherwise before it. */
 pid_t getppid(void)
 {
     static int calls;
@@ -208,7 +208,7 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
     return ready;
 }
 #elif defined FAULT_recv
-/* The first word that dlock's own process waits for is lost. */
+/* The first recv(2) of dlock's own process fails: the connection is reset. */
 static pid_t first;
 __attribute__((constructor)) static void note_first(void)
 {
@@ -225,7 +225,8 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
     return -1;
 }
 #elif defined FAULT_pthread_create || defined FAULT_fork
-/* The user has as many processes as he may: until the file $FAULT_UNTIL has come, if it is set. */
+/* True while the user has as many processes as allowed: until the file $FAULT_UNTIL exists, if that
+ * is set. */
 static bool is_refused(void)
 {
     const char *until = getenv("FAULT_UNTIL");
@@ -262,7 +263,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return real(thread, attributes, start, data);
 }
 #elif defined FAULT_inotify
-/* There are as many as a user may have. */
+/* The user has as many inotify instances as allowed. */
 int inotify_init1(int flags)
 {
     (void)flags;
@@ -281,7 +282,7 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
     return pwrite(fd, bytes, count, offset);
 }
 #elif defined FAULT_count_reads
-/* How often something was read from a place in a file: at the end, in the file $READS. */
+/* Counts the calls of pread(2), and writes the number to the file $READS at the end. */
 static atomic_int reads;
 ssize_t pread(int fd, void *bytes, size_t count, off_t offset)
 {
@@ -303,8 +304,8 @@ __attribute__((destructor)) static void tell(void)
     }
 }
 #elif defined FAULT_signal_at_pwrite
-/* A signal comes before or after the first write of a record: PWRITE_SIGNAL is
- * its number, negative for after. */
+/* A signal arrives at the first write of a record: PWRITE_SIGNAL is its number, before the write,
+ * or negative, after the write. */
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {
     ssize_t (*real)(int, const void *, size_t, off_t);
@@ -324,9 +325,9 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
     return pwrite(fd, bytes, count, offset);
 }
 #elif defined FAULT_stop_at
-/* Stops itself, once, before it enters the section of a lock file or removes a
- * file, or after it has given up a lock of flock(2), where there is a file
- * $T/stop_at_section, $T/stop_at_unlink or $T/stop_at_unlocked. */
+/* dlock stops itself, once for each of these files: $T/stop_at_section, before it enters the
+ * section of a lock file; $T/stop_at_unlink, before it removes a file; $T/stop_at_unlocked, after
+ * it has released a lock of flock(2). */
 static void stop_if(const char *where)
 {
     char path[4096];
@@ -367,7 +368,7 @@ int unlink(const char *path)
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 #elif defined FAULT_flock_as_on_nfs
-/* An exclusive lock is a lock of fcntl(2) there, which wants a file to be written. */
+/* On NFS an exclusive lock is a lock of fcntl(2), which needs a file that is open for writing. */
 int flock(int fd, int operation)
 {
     if ((operation & LOCK_EX) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) {
@@ -377,7 +378,7 @@ int flock(int fd, int operation)
     return (int)syscall(SYS_flock, fd, operation);
 }
 #elif defined FAULT_fstatfs
-/* Whatever file system it is, it is of the kind $FAULT_TYPE. */
+/* Every file system is of the type $FAULT_TYPE. */
 static int fill_type(int fd, struct statfs *status)
 {
     int result = (int)syscall(SYS_fstatfs, fd, status);
@@ -390,7 +391,7 @@ int fstatfs(int fd, struct statfs *status)
 }
 int fstatfs64(int fd, struct statfs64 *status)
 {
-    return fill_type(fd, (struct statfs *)(void *)status); /* the same on 64 bits */
+    return fill_type(fd, (struct statfs *)(void *)status); /* both structs are equal on 64 bits */
 }
 #elif defined FAULT_resolver
 /* A resolver that hangs for a minute. */
@@ -422,7 +423,7 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     return real(address, port, hints, list);
 }
 #elif defined FAULT_resolver_again
-/* A resolver that has no answer for now, a few times. */
+/* A resolver that fails for the moment, three times. */
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
                 struct addrinfo **list)
 {
@@ -434,7 +435,7 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     return real(host, port, hints, list);
 }
 #elif defined FAULT_connect_denied
-/* A firewall that says so. */
+/* A firewall that refuses with an error. */
 int connect(int fd, const struct sockaddr *address, socklen_t size)
 {
     int (*real)(int, const struct sockaddr *, socklen_t);
@@ -445,7 +446,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t size)
     return -1;
 }
 #elif defined FAULT_two_addresses
-/* A name with two addresses, of which the first one refuses. */
+/* Every name has two addresses, and the first one refuses connections. */
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
                 struct addrinfo **list)
 {
@@ -461,7 +462,7 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     return error;
 }
 #elif defined FAULT_system_conf
-/* The system's configuration file is the one that $SYSTEM_CONF names. */
+/* $SYSTEM_CONF replaces the system's configuration file. */
 int openat64(int dir, const char *path, int flags, ...)
 {
     int (*real)(int, const char *, int, ...);
@@ -478,8 +479,8 @@ int openat64(int dir, const char *path, int flags, ...)
     return real(dir, path, flags, mode);
 }
 #elif defined FAULT_same_start
-/* All processes have started in the same tick of the clock. $FAULT_NO_SPACE: and nobody
- * is told of pid namespaces. */
+/* All processes have started in the same tick of the clock. With $FAULT_NO_SPACE, processes cannot
+ * read which pid namespace they are in. */
 static int same_start(int stat_fd)
 {
     enum { FIELD_STATE = 3, FIELD_START = 22 };
@@ -522,7 +523,7 @@ int stat(const char *restrict path, struct stat *restrict status)
     return stat64(path, (struct stat64 *)(void *)status);
 }
 #elif defined FAULT_protected_regular
-/* A file that is there may not be opened by a call that would make it: fs.protected_regular. */
+/* open(2) with O_CREAT fails if the file exists, as with fs.protected_regular. */
 int open64(const char *path, int flags, ...)
 {
     va_list rest;
@@ -576,7 +577,7 @@ int fstat(int fd, struct stat *status)
     return fstat64(fd, (struct stat64 *)(void *)status);
 }
 #elif defined FAULT_locks_read_late
-/* The list of locks is read once there is a file $T/go_on; until then there is $T/late. */
+/* Before dlock reads the list of locks, it creates $T/late and waits until $T/go_on exists. */
 static void wait_to_read(const char *path)
 {
     char late[4096], go_on[4096];
@@ -607,10 +608,9 @@ FILE *fopen(const char *restrict path, const char *restrict mode)
 #else
 #define CLOCK "boot_clock"
 #endif
-/* The clock is ahead by the seconds in the file $T/wall_clock or $T/boot_clock; the boot
- * clock stands at them behind a "=".
- * Asks the kernel itself, since a sanitizer calls this before it is ready for its
- * own. */
+/* The clock is ahead by the seconds in the file $T/wall_clock or $T/boot_clock; after a "=", the
+ * boot clock stands at these seconds. Calls the kernel directly, because a sanitizer calls this
+ * before the sanitizer's own wrappers are ready. */
 static _Thread_local bool stands;
 static time_t ahead(void)
 {
@@ -623,13 +623,13 @@ static time_t ahead(void)
         (void)!syscall(SYS_read, fd, text, sizeof text - 1);
         syscall(SYS_close, fd);
     }
-    errno = before; /* a clock that is read leaves it */
+    errno = before; /* reading a clock does not change errno */
     stands = text[0] == '=';
     return (time_t)strtoll(text + stands, NULL, 10);
 }
 #ifdef FAULT_boot_clock
-/* The host was suspended when these seconds grow: a timer on this clock runs out on
- * waking, one on another does not, nor does the timeout of poll(2). */
+/* If these seconds grow, the host was suspended: after that, a timer on this clock has run out; a
+ * timer on another clock, and the timeout of poll(2), have not. */
 enum { MOST_FDS = 1024 };
 static struct {
     bool on_boot_clock;

@@ -1,5 +1,6 @@
-/* Asks the rules of lock files what they say of a lock, for tests/file/rules.py, which has the rows of the
- * Lua scripts. Words on standard input, a line each; a question is answered with a line, and then nothing is known.
+/* Runs the rules of lock files on a lock that the input describes, for tests/file/rules.py, which
+ * has the rows of the Lua scripts. Each line of the input is a fact or a question. A question
+ * prints a line, and forgets all facts.
  *
  *   place NUMBER TOKEN TAKE MODE SLOTS SLOT FORMAT LEFT KEPT   a lease without a process (ms; KEPT: it was released)
  *   pause LEFT BY MESSAGE
@@ -161,7 +162,7 @@ static void release(char *word[])
     print_run("success", &runs.success);
 }
 
-/* `rest`: the line after its first word. */
+/* `rest` is the line after its first word. */
 static void obey(char *word[], const char *rest)
 {
     bool asks = true;
@@ -216,7 +217,7 @@ int main(void)
         size_t found = 0;
         for (char *at = line; found < WORDS_MOST && (word[found] = strsep(&at, " ")) != NULL;)
             found++;
-        /* HOW has a space in it. */
+        /* HOW contains a space. */
         if (strcmp(word[0], "release") == 0 && found > 4)
             word[4] = strstr(rest, word[4]);
         obey(word, strchr(rest, ' ') != NULL ? strchr(rest, ' ') + 1 : "");

@@ -2,9 +2,8 @@
  *
  *   stamp LOG ID [ms=N@K] [gate=FIFO@K]... [stop=K]
  *
- * It appends one record to LOG: its id, when it began and when it ended, on
- * CLOCK_MONOTONIC. Who comes when is for the lock to say, so what a run does is
- * settled by the number K of records that it finds:
+ * It appends one record to LOG: its id, its start and its end, on CLOCK_MONOTONIC. The lock decides
+ * the order of the runs, so the number K of records that a run finds decides what the run does:
  *
  *   ms    from K records on, work for N ms
  *   gate  at K records, write the id to FIFO.id, open FIFO and work until the
@@ -55,7 +54,7 @@ static void pass_gate(const char *path, const char *id)
     close(gate);
 }
 
-/* The text after the last @ as a number. The @ itself goes. */
+/* Returns the number after the last @, and cuts the text before the @. */
 static long cut_place(char *text)
 {
     char *at = strrchr(text, '@');

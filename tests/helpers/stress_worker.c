@@ -2,13 +2,12 @@
  *
  *   stress_worker DIR LOG RUN [ms=N] [exit=N] [deaf] [die] [stop=N] [daemon=N] [hydra=N] [extend=N] [beats=N] [steady]
  *
- * It proves whether it is alone. DIR has one file for each run of this lock; the
- * run's processes, daemons too, share one open file description of theirs, with a
- * flock(2) on it, which the kernel releases when the last of them is gone. The file
- * gets its name when it is locked, so that of two runs alive at once at least the
- * one that comes later finds the other. It logs start, end and whatever else it
- * sees, stamped on CLOCK_BOOTTIME, one write(2) a line, and keeps the last time at
- * which it was alive in its file. Where the machine wakes it late it logs that too.
+ * It proves whether it runs alone. DIR has one file for each run of this lock. All processes of the
+ * run, even daemons, share one open file description, with a flock(2) that the kernel releases when
+ * the last of them has ended. A file gets its name after it is locked, so of two runs at the same
+ * time at least the later one finds the other. The worker logs start, end and events, with their
+ * times on CLOCK_BOOTTIME, one write(2) a line. It keeps the last time at which it was alive in its
+ * file, and also logs if the machine wakes it late.
  *
  *   ms      how long it works                 exit    its status at the end
  *   deaf    ignores TERM                      die     ends by SIGKILL from itself
@@ -19,10 +18,10 @@
  *   beats   sends WATCHDOG=1 to $NOTIFY_SOCKET every N ms
  *   steady  ignores the real-time signals
  *
- * In a time namespace whose boot clock is $TORTURE_AHEAD seconds ahead, it stamps what
- * the others would.
+ * In a time namespace whose boot clock is $TORTURE_AHEAD seconds ahead, it subtracts them from the
+ * times that it logs.
  *
- * What limits dlock is not to limit this one: soft limits are raised. */
+ * It raises its soft limits, because dlock's limits must not limit the worker. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +54,7 @@ static _Atomic int64_t *beat;
 static volatile sig_atomic_t term_seen;
 extern char **environ;
 
-/* When each of what it does on the way is next due; INT64_MAX: never. */
+/* When each action during the work is next due; INT64_MAX: never. */
 struct due {
     int64_t stop, extend, beat, beat_interval;
 };
@@ -121,8 +120,8 @@ static void look_for_others(const char *dir)
         snprintf(path, sizeof path, "%s/%s", dir, other->d_name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
-            continue; /* it is over, and tidied up */
-        /* From before the look: a while after it the other may be gone. */
+            continue; /* that run has ended, and its file was removed */
+        /* The time before the check, because the other run may end right after it. */
         int64_t at = now();
         if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
             tell(at, "overlap with=%s", other->d_name);
@@ -150,8 +149,8 @@ static void raise_limits(void)
     RAISE_LIMIT(RLIMIT_DATA);
 }
 
-/* Extends the lease by a dlock of its own. The new lease is counted from before
- * the question, so it ends no later than counted from after it. */
+/* Runs another dlock, which extends the lease. dlock counts the new lease from before its request,
+ * so the lease ends no later than if counted from the time logged here. */
 static void extend(void)
 {
     char *dlock = getenv("TORTURE_DLOCK");
@@ -179,7 +178,7 @@ static void show_heartbeat(void)
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         broken("beats");
-    /* A dlock that was killed hears nothing any more. */
+    /* Fails if dlock was killed. */
     if (sendto(fd, "WATCHDOG=1", 10, MSG_NOSIGNAL, (struct sockaddr *)&address,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) == 10)
         tell(now(), "beat");
@@ -191,7 +190,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Works until `end`; a TERM that is listened to ends it sooner. */
+/* Works until `end`; a SIGTERM that is not ignored ends the work sooner. */
 static void work(int64_t end, struct due *due)
 {
     while (!term_seen) {
@@ -247,7 +246,7 @@ static void leave_daemon(int64_t life)
     _exit(0);
 }
 
-/* Whether the word is KEY=N; its N is put into *value, from ms to ns where asked for. */
+/* True if the word is KEY=N; sets *value to N times `unit`, for example to convert ms to ns. */
 static int is_number(const char *word, const char *key, int64_t unit, int64_t *value)
 {
     size_t length = strlen(key);

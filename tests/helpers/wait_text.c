@@ -1,5 +1,5 @@
-/* wait_text COLUMNS SECONDS [FIELD=VALUE...]: prints what is said of a wait of so
- * many seconds, for a holder with these fields, cut to so many columns (0: all of it). */
+/* wait_text COLUMNS SECONDS [FIELD=VALUE...]: prints the text about a wait of SECONDS for a holder
+ * with these fields, cut to COLUMNS (0: the whole text). */
 #include "ui/wait_text.h"
 
 #include "util/text.h"
