@@ -1,4 +1,4 @@
-/* A line of words and a few variables, read as dlock reads its own. */
+/* Reads a command line and a few variables as dlock reads its own. */
 #ifndef DLOCK_UNIT_READ_OPTIONS_H
 #define DLOCK_UNIT_READ_OPTIONS_H
 
@@ -15,11 +15,11 @@ struct command_line {
     enum settings_result result;
     struct errmsg why;
     int count;
-    char *words[64]; /* "dlock" and those of the line; what was read points to them */
+    char *words[64]; /* "dlock" and the words of the line; the options point to them */
     char text[4096];
 };
 
-/* Words with one blank between them, in which %HH is any byte; "''" is an empty one. */
+/* Splits words with one blank between them. %HH stands for any byte, "''" for an empty word. */
 static inline void split_words(struct command_line *line, const char *words)
 {
     size_t used = 0;
@@ -38,8 +38,8 @@ static inline void split_words(struct command_line *line, const char *words)
     line->words[line->count] = NULL;
 }
 
-/* `variables`: "NAME=VALUE" with one blank between them, of which TTL is DLOCK_TTL; no
- * other of ours is set. In PATH there is a program "sh". */
+/* Sets only these variables of dlock: "NAME=VALUE" with one blank between them; TTL stands for
+ * DLOCK_TTL. PATH has a program "sh". */
 static inline void set_variables(const char *variables)
 {
     char name[64], value[256];
@@ -66,7 +66,7 @@ static inline void set_variables(const char *variables)
     }
 }
 
-/* To be freed with options_free(&line->options). */
+/* The caller frees the options with options_free(&line->options). */
 static inline void read_options(struct command_line *line, const char *variables, const char *words)
 {
     memset(line, 0, sizeof *line);

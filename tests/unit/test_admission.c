@@ -1,4 +1,4 @@
-/* Who may have a lock file beside its holders: modes, slots, owner tokens. */
+/* Which requests a lock file admits beside its holders: modes, slots, owner tokens. */
 #include "unit.h"
 
 #include "lock/format.h"
@@ -12,7 +12,7 @@ static const struct bound unbounded = {{INT64_MAX}, -1};
 
 enum { E = MODE_EXCLUSIVE, S = MODE_SHARED, N = MODE_SLOTS };
 
-/* The lock as a survey finds it, and a request that meets it. */
+/* A lock as a survey finds it, and a request for the lock. */
 static const struct {
     const char *name;
     int held, mode, slots; /* mode -1: a record that cannot be read */
@@ -71,7 +71,7 @@ TEST(test_rules)
 
 static struct store store;
 
-/* On the boot with this id. */
+/* Surveys the file on the boot with this id. */
 static void look_as(const char *boot_id, const struct lock_file *file, const char *token, int own,
                     struct survey *survey)
 {
@@ -79,7 +79,7 @@ static void look_as(const char *boot_id, const struct lock_file *file, const cha
     store_survey(&store, file, token, own, unbounded, survey);
 }
 
-/* A lock file in memory, whose holders need no process: their leases are detached. */
+/* A lock file in memory. Its holders need no process, because their leases are detached. */
 static struct lock_file a_file(void)
 {
     struct lock_file file = {
@@ -88,7 +88,7 @@ static struct lock_file a_file(void)
     return file;
 }
 
-/* What put() writes beside. */
+/* What put() writes in addition. */
 static bool released;
 static int format = STORE_FORMAT;
 
@@ -118,7 +118,7 @@ TEST(test_survey)
     static const struct {
         const char *name;
         int places
-            [4]; /* how many seconds the lease of each has left; 0: it is over; -1: none was there */
+            [4]; /* how many seconds the lease of each has left; 0: it has ended; -1: no lease */
         int own;
         const char *token; /* that of place N is "N" */
         int held, first, last, free_place;
@@ -160,7 +160,7 @@ TEST(test_survey)
     }
 }
 
-/* The record of a pause, as it is written, or with other bytes at the pause's place. */
+/* Writes the record of a pause, or other bytes at its place. */
 static void put_pause(struct lock_file *file, int64_t seconds, const char *bytes)
 {
     static struct record record;
@@ -273,10 +273,10 @@ TEST(test_told_holder)
 
 TEST(test_turns)
 {
-    enum { KNOWN = 7 }; /* the ticket that the word is about */
+    enum { KNOWN = 7 }; /* the ticket that the word names */
     static const struct {
         const char *name;
-        int place, head; /* its number */
+        int place, head; /* the ticket's number */
         bool lost, known_room, room;
         int head_mode, next_mode, seconds;
         bool marked;

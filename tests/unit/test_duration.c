@@ -1,4 +1,4 @@
-/* Durations as people write them, and as they are shown; times and their borders. */
+/* Durations as people write them, and as dlock shows them; times and their limits. */
 #include "unit.h"
 
 #include "util/clock.h"
@@ -247,7 +247,7 @@ TEST(test_drain)
     struct drain drain = {0};
     int count = 0;
     row_true("the first", drain_goes_on(&drain));
-    drain.end = DEADLINE_NEVER; /* a machine may stand still for 10 ms */
+    drain.end = DEADLINE_NEVER; /* the machine may stand still for 10 ms */
     for (count = 1; drain_goes_on(&drain); count++)
         continue;
     row_int("many", count, 64);

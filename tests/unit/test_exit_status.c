@@ -1,4 +1,4 @@
-/* Exit statuses, and the codes of failures, by what came of asking a store. */
+/* The exit status, and the code of the failure, for each result of a store. */
 #include "unit.h"
 
 #include "lock/result.h"

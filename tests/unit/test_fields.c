@@ -1,5 +1,5 @@
-/* The codec of records: a struct is read as it was written, in lines and in rows, and what is no
- * record is none. */
+/* The codec of records: a struct is read as it was written, in lines and in rows, and text that is
+ * no record is refused. */
 #include "lock/fields.h"
 #include "lock/lock_state.h"
 

@@ -1,4 +1,4 @@
-/* What those are told who mistype, or who know flock(1). */
+/* The hints for users who mistype, or who know flock(1). */
 #include "read_options.h"
 
 #include "config/config_int.h"
@@ -35,7 +35,7 @@ TEST(test_near)
         {"lock", "--lock-dir or --lock-file", "lock-dir or lock-file"},
         {"own", "--owner or --owner-file", "owner or owner-file"},
         {"owner", "--owner or --owner-file", "owner or owner-file"},
-        {"nonb", "--nonblock", "nonblock"}, /* and not its aliases as well */
+        {"nonb", "--nonblock", "nonblock"}, /* not its aliases too */
         {"graec", "--grace", "grace"},
         {"gracex", "--grace", "grace"},
         {"waet", "--wait", "wait"},
@@ -92,7 +92,7 @@ TEST(test_unknown)
     snprintf(words, sizeof words, "--%s job true", unit_repeat(letters, sizeof letters, 'x', 400));
     snprintf(why, sizeof why, "--%s: unknown option; dlock --help",
              unit_repeat(letters, sizeof letters, 'x', 98));
-    told(words, why); /* its beginning is shown */
+    told(words, why); /* the message shows its beginning */
 }
 
 TEST(test_one_dash)
@@ -111,7 +111,7 @@ TEST(test_one_dash)
     static const struct {
         const char *words, *name;
     } good[] = {
-        {"--prefix -shared -w 5 job echo -tree", "job"}, /* a value, and the command's own */
+        {"--prefix -shared -w 5 job echo -tree", "job"}, /* a value, and the command's own option */
         {"-nx job true", "job"},
         {"-help", NULL},
         {"job echo -n --helpp -shared", "job"},
@@ -162,7 +162,7 @@ TEST(test_missing_name)
         {"sh --owner-file=x y", "--owner-file: it is for --acquire", true},
         {"sh -name x", "-name: unknown option; dlock --help", true},
         {"sh -al", "-al: unknown option", true},
-        {"-t dir sh x", "--ttl: 'dir': it is not a number", false}, /* it stands before the name */
+        {"-t dir sh x", "--ttl: 'dir': it is not a number", false}, /* it is before the name */
         {"--status sh --list", "--status and --list: only one of them can be done", false},
         {"nosuch -t dir sh x", "--ttl: 'dir': it is not a number", false}, /* no program */
         {"nosuch -a x", "-a: unknown option", false},
@@ -195,14 +195,14 @@ TEST(test_missing_command)
         {"9", "dlock locks no descriptors; dlock --attach NAME || exit"},
         {"-n 200", "dlock locks no descriptor"},
         {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
-        {"ttl", "no command given; usage:"}, /* no action */
+        {"ttl", "no command given; usage:"}, /* not an action */
         {"unlock", "no command given; usage:"},
     };
     FOR_ROWS(row, rows)
     told(row->words, row->why);
 }
 
-/* When it could not be run. */
+/* The hints if the command could not be run. */
 TEST(test_not_a_command)
 {
     static const struct {

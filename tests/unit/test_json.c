@@ -1,4 +1,4 @@
-/* JSON as it is written. */
+/* How JSON is written. */
 #include "unit.h"
 
 #include "util/json.h"

@@ -1,4 +1,4 @@
-/* The arithmetic of leases: when they end, what a check adopts, who is who. */
+/* The arithmetic of leases: when they end, what a check adopts, which process is the holder. */
 #include "unit.h"
 
 #include "lock/lease.h"
@@ -128,8 +128,7 @@ TEST(test_warning)
     row_true("nothing is left", lease_as_good_as_over(&lease));
 }
 
-/* A lease of 10 s that was taken at 100 s: it ends at 109.9 s, and at END on the store's
- * clock. */
+/* A lease of 10 s, acquired at 100 s: it ends at 109.9 s, and at END on the store's clock. */
 enum { END = 1000000 };
 
 static struct lease a_lease(void)
@@ -198,8 +197,8 @@ TEST(test_adopt_again)
     row_int("then the clock was set back", lease.deadline.boot_ns, MS(164400));
 }
 
-/* Whatever was said, the lease ends no later than the store keeps the lock, or than it
- * was granted. */
+/* Whatever the store answers, the lease ends no later than the store keeps the lock, or than it was
+ * granted for. */
 TEST(test_adopt_is_safe)
 {
     static const int64_t lefts[] = {0,    MS(1), MS(100), S(1),    S(5),
@@ -223,7 +222,7 @@ TEST(test_adopt_is_safe)
                 struct deadline first = lease.deadline;
                 lease_adopt(&lease, before, after, (struct duration){*left}, *end);
                 row_int(name, lease.deadline.boot_ns,
-                        first.boot_ns); /* the same answer changes nothing more */
+                        first.boot_ns); /* the same answer again changes nothing */
             }
         }
     }
@@ -234,7 +233,7 @@ TEST(test_extend_and_cut)
     static const struct {
         const char *name;
         int64_t before, least, deadline, set; /* of lease_extend() */
-        int64_t cut, cut_deadline;            /* of lease_cut() then */
+        int64_t cut, cut_deadline;            /* of lease_cut() after that */
     } rows[] = {
         {"extended", S(105), S(10), MS(114900), S(10), S(112), S(112)},
         {"to longer", S(105), S(60), MS(164400), S(60), S(200), MS(164400)},

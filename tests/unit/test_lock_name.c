@@ -1,5 +1,5 @@
-/* What a lock may be called, and what is made of its name: keys, companions, slots, file
- * names; owner tokens; the lines of DLOCK_HELD. */
+/* Valid names of locks, and what dlock makes of a name: keys, companions, slots, file names; owner
+ * tokens; the lines of DLOCK_HELD. */
 #include "unit.h"
 
 #include "lock/lock_name.h"
@@ -128,7 +128,7 @@ TEST(test_file_names)
 TEST(test_long_file_names)
 {
     static const struct {
-        const char *name, *unit, *code; /* what the key is made of, and how it stands in the name */
+        const char *name, *unit, *code; /* what the key consists of, and its form in the name */
     } rows[] = {
         {"ASCII", "n", "n"},
         {"two bytes", "\xC3\xBC", "\xC3\xBC"},

@@ -1,5 +1,5 @@
-/* Options: what a line of words, the environment and a file mean together, and what is
- * refused. */
+/* Options: what a command line, the environment and a file mean together, and what dlock
+ * refuses. */
 #include "read_options.h"
 
 #include "util/clock.h"
@@ -64,7 +64,7 @@ static void add_flag(const char *name, bool set)
         add(" %s", name);
 }
 
-/* The action, and all that is not as it is without options. */
+/* Prints the action, and all options that differ from the defaults. */
 static const char *show(const struct options *options)
 {
     static const char *const hashes[] = {NULL, "sha256", "hmac-sha256"};
@@ -173,7 +173,7 @@ TEST(test_words)
 TEST(test_values)
 {
     static const struct {
-        const char *words, *shown; /* behind "run name=job command=true" */
+        const char *words, *shown; /* after "run name=job command=true" */
     } rows[] = {
         {"", ""},
         {"-s", " mode=shared"},
@@ -249,7 +249,7 @@ TEST(test_environment)
         const char *variables, *words, *shown;
     } rows[] = {
         {"TTL=5", "job true", "run name=job command=true ttl=5s"},
-        {"TTL= NOSUCH=1", "job true", "run name=job command=true"}, /* as if they were not there */
+        {"TTL= NOSUCH=1", "job true", "run name=job command=true"}, /* both are ignored */
         {"TTL=5", "-t 6 job true", "run name=job command=true ttl=6s"},
         {"SHARED=yes", "job true", "run name=job command=true mode=shared"},
         {"SHARED=on", "-x job true", "run name=job command=true"},
@@ -266,7 +266,7 @@ TEST(test_environment)
         {"CONFLICT_EXIT_CODE=0", "--acquire job", "acquire name=job"}, /* there 0 is success */
         {"HASH=sha256", "--hash=none job true", "run name=job command=true"},
         {"SECRET_FILE=/f", "--hash=none job true", "run name=job command=true secret-file=/f"},
-        {"COMMAND=ls", "job true", "run name=job command=true"}, /* of the command line alone */
+        {"COMMAND=ls", "job true", "run name=job command=true"}, /* only for the command line */
         {"HELP=yes", "job true", "run name=job command=true"},
     };
     FOR_ROWS(row, rows)
@@ -301,7 +301,7 @@ TEST(test_wrong_environment)
 
 static char config_path[32];
 
-/* With a configuration file of this text. */
+/* Reads the words with a configuration file of this text. */
 static void read_with_file(const char *text, const char *words)
 {
     static int fd = -1;
@@ -354,7 +354,7 @@ TEST(test_files)
 TEST(test_wrong_files)
 {
     static const struct {
-        const char *text, *why; /* behind the path */
+        const char *text, *why; /* after the path */
     } rows[] = {
         {"nosuch = 1", "1: nosuch: unknown key; the long options"},
         {"\n\ntll = 5", "3: tll: unknown key; did you mean ttl?"},
@@ -378,7 +378,7 @@ TEST(test_wrong_files)
         {"[lock x\nttl = 5", "1: this is neither"},
         {"[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5",
          "1: the GLOB of a section cannot be longer than 44 bytes"},
-        {"[lock zzz]\nnosuch = 5", "2: nosuch: unknown key"}, /* though it is not for this name */
+        {"[lock zzz]\nnosuch = 5", "2: nosuch: unknown key"}, /* although for another name */
         {"[lock [ab]]\nttl = 5", "1: the GLOB of a section cannot hold brackets"},
         {"\xEF\xBB\xBF[locks b]\n", "1: [locks b]: unknown section"},
     };
@@ -474,7 +474,7 @@ TEST(test_wrong_values)
         if (row->words[1] != '-' || strchr(row->words, ' ') != NULL ||
             strstr(row->words, "quiet") != NULL)
             continue;
-        snprintf(words, sizeof words, "job %s true", row->words); /* behind NAME just so */
+        snprintf(words, sizeof words, "job %s true", row->words); /* the same after NAME */
         read_options(&line, "", words);
         row_has(words, line.why.text, row->why);
         options_free(&line.options);

@@ -1,4 +1,4 @@
-/* Lease records as they stand in lock files, and what a place with a record is worth. */
+/* Lease records in lock files, and whether a place with a record counts as held. */
 #include "unit.h"
 
 #include "store/file/file_int.h"
@@ -165,7 +165,7 @@ TEST(test_garbage)
         {HEAD "token t\n " END, false},
         {HEAD "token t\nmode strange\n" END, false},
         {HEAD "token t\nfence x\n" END, false},
-        {HEAD "token t\nfence \n" END, true}, /* not known */
+        {HEAD "token t\nfence \n" END, true}, /* the fence is not known */
         {HEAD "token t\nfence 1 2\n" END, false},
         {HEAD "token t\nfence -2\n" END, false},
         {HEAD "token t\nfence 9223372036854775808\n" END, false},
@@ -249,14 +249,14 @@ TEST(test_longest)
 
 TEST(test_place)
 {
-    enum { PAST = 1, FUTURE = 2 }; /* a deadline that has passed, one to come; 0: none */
+    enum { PAST = 1, FUTURE = 2 }; /* a deadline that has passed, or has not; 0: none */
     static const struct {
         const char *name;
         enum place_lock locked;
         bool known, unreadable, detached, released;
         int expires, hold;
         bool held;
-        int end; /* which of both its end is, if it is held: 1 expires, 2 hold */
+        int end; /* which of both ends the hold, if it is held: 1 expires, 2 hold */
     } rows[] = {
         {"locked, and a record", PLACE_LOCKED, true, false, false, false, FUTURE, 0, true, 1},
         {"locked, and a lease that is over", PLACE_LOCKED, true, false, false, false, PAST, 0, true,

@@ -10,7 +10,7 @@ static const struct {
     enum lock_result result;
     const char *error;
 } errors[] = {
-    /* A server in trouble; another time, or another server, may do. */
+    /* A server in trouble; a later try, or another server, may succeed. */
     {LOCK_UNAVAILABLE, "LOADING Redis is loading the dataset in memory"},
     {LOCK_UNAVAILABLE, "LOADING Valkey is loading the dataset in memory"},
     {LOCK_UNAVAILABLE, "READONLY You can't write against a read only replica."},
@@ -43,7 +43,7 @@ static const struct {
     {LOCK_UNAVAILABLE, "FAILOVER something"},
     {LOCK_UNAVAILABLE, "upstream failure: no password is set"},
 
-    /* Words in it that mean something elsewhere: names of keys and hosts. */
+    /* Names of keys and hosts that are codes elsewhere. */
     {LOCK_UNAVAILABLE,
      "WRONGTYPE Operation against the key NOPERM of NOAUTH holding the wrong kind of value"},
     {LOCK_UNAVAILABLE, "ERR the key DENIED has MOVED 1 unknown command"},

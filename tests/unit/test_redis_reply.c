@@ -1,4 +1,4 @@
-/* Replies of a server: what is one, what is a message, and which numbers are taken. */
+/* Replies of a server: which bytes are a reply or a message, and which numbers are valid. */
 #include "unit.h"
 
 #include "redis/reply.h"
@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Of bytes that were fed: a reply of this type, or none yet, or no protocol. */
+/* What the bytes are: a reply of a type of hiredis, no whole reply yet, or not the protocol. */
 enum { NOT_YET = -1, NONSENSE = -2 };
 
 static int read_reply(redisReader *reader, const char *bytes, size_t size, redisReply **reply)
@@ -22,7 +22,7 @@ TEST(test_protocol)
     static const struct {
         const char *bytes;
         int type;
-        size_t left; /* bytes behind it, or of what is not whole */
+        size_t left; /* bytes after the reply, or of an incomplete one */
         bool message;
     } rows[] = {
         {"+OK\r\n", REDIS_REPLY_STATUS, 0, false},
@@ -73,7 +73,7 @@ TEST(test_protocol)
     row_int("no reader", redis_reader_left(NULL), 0);
 }
 
-/* However they are cut, the same replies come of the same bytes. */
+/* The same bytes make the same replies, wherever they are cut. */
 TEST(test_pieces)
 {
     static const char bytes[] = "+OK\r\n*2\r\n$3\r\na\r\n\r\n:7\r\n-ERR x\r\n";

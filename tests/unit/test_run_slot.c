@@ -1,4 +1,4 @@
-/* What a lock remembers of its runs as it stands in the shared table of files. */
+/* What a lock remembers of its runs, as stored in the shared table of files. */
 #include "unit.h"
 
 #include "store/file/file_int.h"
@@ -102,7 +102,7 @@ TEST(a_torn_slot_has_nothing)
     }
 }
 
-/* The process that writes it is done a moment later. */
+/* Completes the slot a moment later, as the process that writes it would. */
 static void write_sum(int number)
 {
     (void)number;

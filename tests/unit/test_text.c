@@ -51,7 +51,7 @@ TEST(test_escape)
 {
     static const struct {
         const char *name, *text, *shown;
-        bool control, reorders; /* what the first character is */
+        bool control, reorders; /* of the first character */
     } rows[] = {
         {"plain", "a b", "a b", false, false},
         {"nothing", "", "", true, false},
@@ -104,9 +104,9 @@ TEST(test_escape_cut)
         {"abc", 3, "ab"},
         {"abc", 1, ""},
         {"a\x1B", 6, "a\\x1B"},
-        {"a\x1B", 5, "a"}, /* no half of an escape */
+        {"a\x1B", 5, "a"}, /* an escape is not cut */
         {"a\xC3\xBC", 4, "a\xC3\xBC"},
-        {"a\xC3\xBC", 3, "a"}, /* nor of a character */
+        {"a\xC3\xBC", 3, "a"}, /* nor is a character */
         {"\xC2\x9B!", 8, ""},
     };
     char text[64];
@@ -241,7 +241,7 @@ TEST(test_numbers)
         {"0x10", 0, 255, false, 0},
         {"abc", 0, 255, false, 0},
         {"7x", 0, 255, false, 0},
-        {"\xD9\xA1", 0, 255, false, 0}, /* an Arabic one */
+        {"\xD9\xA1", 0, 255, false, 0}, /* an Arabic digit */
     };
     FOR_ROWS(row, rows)
     {
@@ -271,7 +271,7 @@ TEST(test_width)
 {
     static const struct {
         const char *name, *text;
-        int width;   /* of all of it */
+        int width;   /* of the whole text */
         int columns; /* of a field */
         size_t fits; /* bytes that fit there */
         int used;

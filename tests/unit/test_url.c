@@ -165,7 +165,7 @@ TEST(test_wrong)
         row_false(row->text, redis_url_parse(&url, row->text, &why));
         row_has(row->text, why.text, row->why);
         row_has(row->text, why.text,
-                "redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]"); /* what is right */
+                "redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]"); /* the valid form */
         row_true(row->text, strstr(why.text, "sec") == NULL && strstr(why.text, "s%") == NULL);
     }
 }
@@ -175,7 +175,7 @@ TEST(test_sizes)
     static const struct {
         const char *before;
         char letter;
-        size_t most; /* how many of that letter are taken */
+        size_t most; /* how many of that letter are accepted */
         const char *after, *why;
     } rows[] = {
         {"redis://", 'h', 255, "", "the host is too long"},
@@ -203,8 +203,8 @@ TEST(test_sizes)
     row_has("seventeen hosts", why.text, "too many hosts");
 }
 
-/* `cut`: without its passwords, as in DLOCK_HELD;
- * `blotted`: as no message and no ps(1) shows any of it. */
+/* `cut` is the text without passwords, as in DLOCK_HELD; `blotted` is the text without logins, as
+ * in ps(1). */
 TEST(test_logins)
 {
     static const struct {
@@ -246,7 +246,7 @@ TEST(test_logins)
         row_text(row->text, text, row->cut);
         row_false(row->text, url_redact_has_password(text));
         for (size_t i = strlen(text); i < strlen(row->text); i++)
-            row_int(row->text, text[i], '\0'); /* nothing of it is left behind the end */
+            row_int(row->text, text[i], '\0'); /* no rest of the password after the end */
         snprintf(text, sizeof text, "%s", row->text);
         url_redact_logins(text);
         row_text(row->text, text, row->blotted);

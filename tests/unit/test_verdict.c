@@ -1,4 +1,4 @@
-/* What a majority of servers makes of what each of them says. */
+/* What the answers of the servers mean for a quorum. */
 #include "unit.h"
 
 #include "store/quorum/quorum_int.h"
@@ -256,12 +256,12 @@ TEST(test_same_note)
     row_text("it does not refuse any more", quorum.base.warning, NULL);
 }
 
-/* While a round goes on: ? for one that has not answered, . for one that is not asked. */
+/* During a round: ? for a server that has not answered, . for a server that is not asked. */
 TEST(test_judge)
 {
     static const struct {
         const char *name, *results;
-        int64_t least_ms, most_ms; /* how much longer it waits; -1: until all have answered */
+        int64_t least_ms, most_ms; /* how much longer dlock waits; -1: until all have answered */
     } rows[] = {
         {"nobody has answered", "???", -1, -1},
         {"one has", "O??", -1, -1},
@@ -346,7 +346,8 @@ TEST(test_paused)
     }
 }
 
-/* A majority that answers shows how far the servers are; a wait for servers that are down does not. */
+/* The answers of a majority show how far away the servers are; a wait for servers that are down
+ * does not. */
 TEST(test_pace)
 {
     say("OHU", NULL);

@@ -1,5 +1,4 @@
-/* What the unit tests share: tables with one case a row, and a failure that names its
- * row. */
+/* For all unit tests: tables with one case a row, and failures that name their row. */
 #ifndef DLOCK_UNIT_H
 #define DLOCK_UNIT_H
 
@@ -14,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* dlock has functions of these names. */
+/* dlock has functions with these names. */
 #undef fail
 #undef skip
 
@@ -22,14 +21,15 @@
 #define FOR_ROWS(row, table) \
     for (const __typeof__(*(table)) *row = (table); row < (table) + COUNT(table); row++)
 
-/* A function of tests, and its entry in the list of main(): what it shows, as a sentence. */
+/* A test function, and its entry in the list of main(): a sentence that says what the test
+ * shows. */
 #define TEST(function) static void function(void **state __attribute__((unused)))
 #define ENTRY(sentence, function)            \
     {                                        \
         sentence, function, NULL, NULL, NULL \
     }
 
-/* Each fails with the text `row` unless `got` is as it should be. */
+/* Each fails with the text `row` if `got` is wrong. */
 #define row_int(row, got, wanted) \
     unit_int(__FILE__, __LINE__, row, #got, (int64_t)(got), (int64_t)(wanted))
 #define row_text(row, got, wanted) unit_text(__FILE__, __LINE__, row, #got, got, wanted)
@@ -82,7 +82,7 @@ static inline void unit_true(const char *file, int line, const char *row, const 
         unit_fail(file, line, "'%s': not so: %s", row, what);
 }
 
-/* So many of one letter. */
+/* Repeats a letter. */
 static inline char *unit_repeat(char *text, size_t size, char letter, size_t count)
 {
     if (count >= size)
