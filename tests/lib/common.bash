@@ -1,5 +1,5 @@
-# What all tests share: the program, a lock directory and a redis-server of
-# the test's own, and waiting for conditions with a bound.
+# For all tests: the program, a lock directory and a redis-server for each test, and waits for
+# conditions with a bound.
 # shellcheck shell=bash
 
 TESTS=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,19 +10,19 @@ export HELPERS
 NEVER=${BATS_RUN_TMPDIR:-/dev/null}/never
 [ -p "$NEVER" ] || mkfifo -m 666 "$NEVER" 2>/dev/null || true
 
-# The machine's own configuration and terminal are kept out of the tests.
+# The tests must not depend on the machine's configuration and terminal.
 common_setup() {
     T=$BATS_TEST_TMPDIR
     mkdir -p "$T/home" "$T/bin"
     local variable
     for variable in $(compgen -e | grep '^DLOCK_'); do unset "$variable"; done
     unset XDG_CONFIG_HOME REDISCLI_AUTH NOTIFY_SOCKET CI
-    # Otherwise a sanitizer refuses to be loaded after a library that a test preloads.
+    # Without this, a sanitizer refuses to be loaded after a library that a test preloads.
     export ASAN_OPTIONS=verify_asan_link_order=0
     export HOME=$T/home SHELL=/bin/sh LC_ALL=C.UTF-8 T
     ln -sf "$DLOCK" "$T/bin/dlock"
-    # If a folder of PATH may not be searched, because it is another user's, execvp(3) reports a missing command as
-    # one that may not be run.
+    # If PATH has another user's folder that cannot be searched, execvp(3) reports a missing command as one that
+    # cannot be run.
     local folder folders
     IFS=: read -ra folders <<<"$PATH"
     export PATH=$T/bin
@@ -31,14 +31,14 @@ common_setup() {
 
 common_teardown() {
     local file
-    disown -a # bash would report each process that is killed
+    disown -a # otherwise bash reports each process that is killed
     for file in "$T"/*.pid; do
         [ -e "$file" ] || continue
         kill -KILL "$(cat "$file")" 2>/dev/null || true
     done
 }
 
-# What a test file has that needs no more.
+# For test files that do not define their own.
 setup() { common_setup; }
 teardown() { common_teardown; }
 
@@ -58,7 +58,7 @@ wait_until() {
 }
 rest() { read -rt "$1" <>"$NEVER" || true; }
 
-# let_others_into FOLDER: opens the folders that bats has made above FOLDER to other users. False if tests cannot
+# let_others_into FOLDER: opens the folders that bats has made above FOLDER to other users. False if the test cannot
 # become another user, or if that user cannot reach the folder or the program.
 let_others_into() {
     local dir=$1 path
@@ -69,7 +69,7 @@ let_others_into() {
     done
 }
 
-# start_redis [NAME [ARGUMENTS...]]: a server on the Unix socket $T/NAME.sock.
+# start_redis [NAME [ARGUMENTS...]]: starts a server on the Unix socket $T/NAME.sock.
 start_redis() {
     local name=${1:-redis}
     shift || true
@@ -121,17 +121,17 @@ reword() {
     printf '%s\n' "$text"
 }
 
-# fake_redis MODE [ARGUMENTS...]: a server that misbehaves, on $T/fake.sock.
+# fake_redis MODE [ARGUMENTS...]: starts a server that misbehaves, on $T/fake.sock.
 fake_redis() {
     rm -f "$T/fake.sock"
     python3 "$TESTS/fakes/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
     echo $! >"$T/fake.pid"
-    echo $! >"$T/fake-$!.pid" # there may be several in one test, one after the other
+    echo $! >"$T/fake-$!.pid" # a test may start several, one after the other
     wait_until 30 test -S "$T/fake.sock"
 }
 
-# torture_proxy NAME: starts a proxy at $T/NAME.proxy before the server at $T/NAME.sock. ask_proxy NAME
-# FAULT [NUMBERS...]: makes that proxy commit a fault (tests/torture/proxy.py).
+# torture_proxy NAME: starts a proxy at $T/NAME.proxy for the server at $T/NAME.sock.
+# ask_proxy NAME FAULT [NUMBERS...]: makes that proxy commit a fault (tests/torture/proxy.py).
 torture_proxy() {
     rm -f "$T/$1.control"
     mkfifo "$T/$1.control"
@@ -148,16 +148,16 @@ ask_proxy() {
 }
 said_ok() { [ "$(grep -c '^ok' "$T/$1.said")" -gt "$2" ]; }
 
-# A port that nothing listens on at this moment.
+# Prints a port that no process listens on now.
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# set_wall SECONDS: from now on, the clock of processes with fault_wall_clock.so is off by so many seconds.
+# set_wall SECONDS: from now on, the clock of processes with fault_wall_clock.so is SECONDS ahead.
 set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
 
-# suspended SECONDS: the processes of with_suspends see a host that was suspended for so long since the test
-# began, and for a day before.
+# suspended SECONDS: for the processes of with_suspends, the host was suspended for SECONDS since the test began,
+# and for a day before that.
 suspended() { set_boot $((86400 + $1)); }
 set_boot() { echo "$1" >"$T/boot_clock.tmp" && mv "$T/boot_clock.tmp" "$T/boot_clock"; }
 with_suspends() {
@@ -165,9 +165,9 @@ with_suspends() {
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
 }
 
-# timeless COMMAND...: the command's clock shows one day until set_boot =SECONDS, so no timeout in it passes, and
-# it acts only on events. Processes that share a file lock compare their clocks: stop_time stops the clock of every
-# process that the test starts from then on.
+# timeless COMMAND...: the command's clock stands at one day until set_boot =SECONDS, so no timeout passes in the
+# command, which acts only on events. Processes that share a file lock compare their clocks: stop_time stops the
+# clock of every process that the test starts after it.
 timeless() {
     [ -e "$T/boot_clock" ] || set_boot "=86400"
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
@@ -195,8 +195,8 @@ while found < int(sys.argv[1]):
 P
 }
 
-# fill_table TABLE FREE AGO NEEDED: gives all free places of a lock directory's table but FREE to other locks, each
-# last used AGO seconds ago, with a success that must be kept for NEEDED seconds more.
+# fill_table TABLE FREE AGO NEEDED: gives all free places but FREE in a lock directory's table to other locks, each
+# last used AGO seconds ago, with a success that must be kept for another NEEDED seconds.
 fill_table() {
     python3 - "$@" <<'P'
 import struct, sys, time
@@ -231,7 +231,7 @@ with open(path, "r+b") as f:
 P
 }
 
-# run COMMAND...: sets status, output (both streams) and lines. The one of bats warns about
+# run COMMAND...: sets status, output (both streams) and lines. Replaces the function of bats, which warns about
 # status 127, which dlock uses.
 run() {
     status=0
@@ -243,10 +243,10 @@ run() {
 # now: prints the time in milliseconds.
 now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
-# within MILLISECONDS START: fails if more than MILLISECONDS + TEST_SLACK have passed since START. Every
-# upper bound on a time is checked here, so that the machine's speed decides no test: if the tested
-# property fails, seconds more must pass than that. If that is not so, start the program with `timeless`, or compare
-# the time with one that is measured beside it. A build with a sanitizer may take much longer.
+# within MILLISECONDS START: fails if more than MILLISECONDS + TEST_SLACK have passed since START. Every upper bound
+# on a time is checked here, so that the machine's speed decides no test. Use `within` only if a program without the
+# tested property takes seconds longer than that; otherwise start the program with `timeless`, or compare the time
+# with one that is measured beside it. A build with a sanitizer may take much longer.
 : "${TEST_SLACK:=$((${#SANITIZER} > 0 ? 15000 : 3000))}"
 within() {
     local took=$(($(now) - $2)) most=$(($1 + TEST_SLACK))
@@ -256,8 +256,8 @@ within() {
     }
 }
 
-# fails_with STATUS PATTERN COMMAND...: the command ends with this status and
-# says something that matches (extended regular expression).
+# fails_with STATUS PATTERN COMMAND...: the command must end with this status, and its output must match the
+# extended regular expression.
 fails_with() {
     local want=$1 pattern=$2
     shift 2
@@ -289,7 +289,7 @@ row_holds() {
     }
 }
 
-# equals GOT WANTED
+# equals GOT WANTED: fails if the two differ.
 equals() {
     [ "$1" = "$2" ] || {
         printf 'got    %q\nwanted %q\n' "$1" "$2" >&2
@@ -305,7 +305,7 @@ hold() { printf '#!%s\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.e
 hold_lock() {
     local name=$1
     shift
-    rm -f "$T/held" "$T/held.end" # of one that held before
+    rm -f "$T/held" "$T/held.end" # of an earlier holder
     hold held
     dlock "$@" "$name" -- "$T/held.sh" >/dev/null 2>"$T/held.err" 3>&- 4>&- &
     HOLDER=$!
@@ -313,9 +313,9 @@ hold_lock() {
     wait_until 10 test -e "$T/held"
 }
 
-# needs_start_time: for tests of a holder that still runs a second or more into a wait.
-# Under qemu-user a process reads the start of qemu as its own start time, and others read the
-# time of the fork before, so they think that the holder has ended.
+# needs_start_time: for tests in which a holder still runs after a wait of a second or more. Under qemu-user a
+# process reads the start of qemu as its own start time, but others read the time of the earlier fork, so they
+# think that the holder has ended.
 needs_start_time() { [ -z "${EMULATED:-}" ] || skip 'qemu-user: a process is given a later start of its own than others are'; }
 
 end_hold() { touch "$T/held.end"; }

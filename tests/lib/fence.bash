@@ -1,7 +1,7 @@
-# The fence of a lock rises with every take. The tests load ../both/backend before.
+# The fence of a lock rises with every acquisition. Tests load ../both/backend first.
 # shellcheck shell=bash disable=SC2016
 
-# rises [DLOCK-ARGUMENTS...]: takes the lock, with a fence above the last one seen.
+# rises [DLOCK-ARGUMENTS...]: acquires the lock; the fence must be above the last one.
 LAST=0
 rises() {
     local fence
@@ -18,7 +18,7 @@ above_last() {
     LAST=$1
 }
 
-# holder [DLOCK-ARGUMENTS...]: holds the lock, with a fence above the last one seen.
+# holder [DLOCK-ARGUMENTS...]: holds the lock in the background; the fence must be above the last one.
 holder() {
     rm -f "$T/fence"
     "${WALL[@]}" dlock -w 20 "$@" job -- sh -c 'echo "$DLOCK_FENCE" >"$T/fence.tmp"; mv "$T/fence.tmp" "$T/fence"; exec sleep 60' \
@@ -29,20 +29,20 @@ holder() {
     above_last "$(cat "$T/fence")"
 }
 
-# The holder's command is stopped.
+# The holder's dlock must end because it has stopped the command.
 is_stopped() {
     local status=0
     wait "$HOLDER" || status=$?
     equals "$status" 124
 }
 
-# killed: the holder is, and has left its lock behind.
+# killed: kills the holder, which leaves its lock behind.
 killed() {
     kill -KILL "$HOLDER"
     wait "$HOLDER" 2>/dev/null || true
 }
 
-# The clock that counts is dlock's own for files, the server's for Redis.
+# Makes set_wall change the clock that sets the fence: dlock's clock for files, the server's for Redis.
 use_own_wall() {
     set_wall 0
     case $BACKEND in
@@ -54,8 +54,8 @@ use_own_wall() {
     esac
 }
 
-# off_by SECONDS FENCE: whether the fence is of a clock that is off so much.
+# off_by SECONDS FENCE: the fence must come from a clock that is SECONDS ahead.
 off_by() {
     local off=$(($2 / 1000000 - $(date +%s) - $1))
-    equals $((off / 600)) 0 # to ten minutes
+    equals $((off / 600)) 0 # give or take ten minutes
 }

@@ -1,8 +1,8 @@
-# Compiles the program in one's own way, for what `make` does not build.
+# Compiles the program with other compilers or flags than `make` does.
 # Environment: CPPFLAGS, as configured.
 # shellcheck shell=bash
 
-# compile_objects FOLDER COMPILER FLAGS...: FOLDER/X_NAME.o of each src/X/NAME.c.
+# compile_objects FOLDER COMPILER FLAGS...: compiles each src/X/NAME.c to FOLDER/X_NAME.o.
 compile_objects() {
     local folder=$1 sources source
     shift

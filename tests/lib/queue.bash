@@ -1,8 +1,8 @@
-# Those who wait for the lock "job", for the tests of the queue.
+# Waiters for the lock "job", for the tests of the queue.
 # shellcheck shell=bash
 
-# queue LABEL [DLOCK ARGUMENTS...]: one more waits, and writes its label to
-# $T/order when it runs. Its pid is in $T/LABEL.pid.
+# queue LABEL [DLOCK ARGUMENTS...]: starts another waiter, whose command writes the label to $T/order. The waiter's
+# pid is in $T/LABEL.pid.
 queue() {
     local label=$1 before
     shift
@@ -15,12 +15,12 @@ queue() {
 waiters() { dlock --status --json job | sed -E 's/.*"waiters":([0-9]+).*/\1/'; }
 waits() { [ "$(waiters)" = "$1" ]; }
 
-# order: who has run so far; ran LABELS: whether it is these.
+# order: prints the labels of those commands that have run; ran LABELS: true if these have run, in this order.
 order() { tr '\n' ' ' <"$T/order" 2>/dev/null; }
 ran() { [ "$(order)" = "$1" ]; }
 pid_of() { cat "$T/$1.pid"; }
 
-# ended LABEL [STATUS]: it ends with this status.
+# ended LABEL [STATUS]: the waiter must end with this status.
 ended() {
     local status=0
     wait_until 20 gone "$(pid_of "$1")"

@@ -1,7 +1,7 @@
-# Commands that start what is hard to find and to stop. The tests load ../both/backend before.
+# Commands that start processes that are hard to find and to stop. Tests load ../both/backend first.
 # shellcheck shell=bash
 
-# Waits until the guard of the dlock with this pid has looked around.
+# Waits until the guard of the dlock with this pid sleeps: it has looked for processes once.
 wait_for_guard() {
     wait_until 10 pgrep -P "$1" -x dlock-guard
     local guard
@@ -9,7 +9,7 @@ wait_for_guard() {
     wait_until 10 grep -q '^State:.S' "/proc/$guard/status"
 }
 
-# A daemon as daemons are made: double fork, own session, another name.
+# Makes $T/daemon.py, which starts a daemon in the usual way: double fork, own session, another name.
 daemon() {
     cat >"$T/daemon.py" <<'E'
 import ctypes, os, signal, sys, time
@@ -33,7 +33,7 @@ while time.monotonic() < end and not os.path.exists(path + ".end"):
 E
 }
 
-# lose_daemon ARGUMENTS...: a command that has started such a daemon loses its lock, once the daemon is there.
+# lose_daemon ARGUMENTS...: a command starts such a daemon, then loses its lock; dlock must stop the daemon too.
 lose_daemon() {
     local status=0
     daemon
