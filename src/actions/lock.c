@@ -22,7 +22,7 @@
 bool target_by_name(struct target *target, int *status)
 {
     const struct options *options = target->options;
-    struct lease outer;
+    struct lease outer = {0};
     struct errmsg why = {""};
     enum lock_result result = LOCK_GONE;
     if (options->action == ACTION_LIST)

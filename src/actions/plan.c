@@ -92,7 +92,7 @@ static bool look_for_outer(struct acquisition *lock, const struct options *optio
 {
     struct options *under;
     struct backend *backend;
-    struct lease outer;
+    struct lease outer = {0};
     struct errmsg why = {""};
     enum lock_result result = LOCK_GONE;
 

@@ -34,7 +34,7 @@ static bool append(char **text, const char *name, const char *value)
     *text = longer;
     used += (size_t)snprintf(longer + used, size - used,
                              "%s%s=", longer[used - 1] == '?' ? "" : "&", name);
-    (void)percent_encode(longer + used, size - used, value, " &=");
+    (void)percent_encode(longer + used, size - used, value, " &=?");
     return true;
 }
 

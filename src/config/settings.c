@@ -44,9 +44,10 @@ bool settings_add(struct settings *settings, enum option_id id, const char *text
         *at = setting;
         return true;
     }
+    struct settings added = {.first = setting};
     *setting = (struct setting){.id = id, .origin = origin};
     memcpy(setting->text, text, size);
-    settings_append(settings, &(struct settings){.first = setting});
+    settings_append(settings, &added);
     return true;
 }
 

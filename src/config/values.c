@@ -281,6 +281,7 @@ static bool prefix(const struct value *value)
 #define AT(MEMBER) offsetof(struct options, MEMBER)
 #define NOWHERE 0
 
+/* The arguments are whole initializers. NOLINTBEGIN(bugprone-macro-parentheses) */
 #define OPTION(ID, NAME, LETTER, READ, PLACE, USUAL, ARGUMENT, ACTIONS, STORES, HELP) \
     [OPT_##ID] = {.name = NAME,                                                       \
                   .letter = LETTER,                                                   \
@@ -303,6 +304,7 @@ static bool prefix(const struct value *value)
                   .actions = ANY & ~IN_FILES,                                           \
                   .stores = ON_ANY,                                                     \
                   .help = HELP},
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 _Static_assert((int)ACTION_PRINT_CONFIG < 30, "the actions fit into the bits of one number");
 

@@ -48,9 +48,9 @@ struct fields {
     {                                                                                           \
         name, json, kind, none, offsetof(struct type, member), sizeof((struct type *)0)->member \
     }
-#define FIELDS(table)                           \
-    {                                           \
-        (table), sizeof(table) / sizeof(*table) \
+#define FIELDS(table)                               \
+    {                                               \
+        (table), sizeof(table) / sizeof((table)[0]) \
     }
 
 /* The longest value in a record is a key of 2 kB. */

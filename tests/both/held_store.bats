@@ -31,7 +31,7 @@ S
     [[ $output == *"job ($BACKEND), lease ends in "*'job: held, exclusive'*'already holds the lock'*nested*released ]]
     [ ! -e "$T/configured" ] # nothing is looked for there
     # The prefix leads to the key.
-    run timeout 20 dlock "${STORE[@]}" --prefix='p%& =?:' -t 60s job -- sh -c 'dlock --current && dlock -v job echo nested && dlock --force-release job; sleep 10'
+    run timeout 20 dlock "${STORE[@]}" --prefix='p%& =:?' -t 60s job -- sh -c 'dlock --current && dlock -v job echo nested && dlock --force-release job; sleep 10'
     equals "$status" 124
     # What the inner one says of it may come too late: the loss stops it.
     [[ $output == *"job ($BACKEND), lease ends in"*'already holds the lock'*nested* && $output == *'with --force-release; stopping'* ]]

@@ -657,8 +657,8 @@ enum lock_result dir_force_release(struct backend *base, const char *key, struct
                                    struct bound bound, struct errmsg *why);
 enum lock_result dir_pause(struct backend *base, const char *key, const struct pause *pause,
                            struct bound bound, struct errmsg *why);
-enum lock_result dir_list(struct backend *backend, const struct listing *listing,
-                          struct bound bound, struct errmsg *why);
+enum lock_result dir_list(struct backend *base, const struct listing *listing, struct bound bound,
+                          struct errmsg *why);
 
 /* --- proc_locks.c: the holders of flock(2) locks on a file, from /proc/locks -------------- */
 

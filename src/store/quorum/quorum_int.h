@@ -107,9 +107,10 @@ struct quorum {
     pthread_mutex_t mutex;
 };
 
-#define FOR_MEMBERS(member, quorum)                                    \
-    for (__typeof__(&(quorum)->members[0]) member = (quorum)->members; \
-         member < (quorum)->members + (quorum)->count; member++)
+/* `member` is declared, so parentheses around it are no choice. */
+#define FOR_MEMBERS(member, quorum)                                                       \
+    for (__auto_type member = (quorum)->members; /* NOLINT(bugprone-macro-parentheses) */ \
+         (member) < (quorum)->members + (quorum)->count; (member)++)
 
 static inline struct quorum *quorum_of(struct backend *backend)
 {

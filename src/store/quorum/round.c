@@ -224,7 +224,7 @@ int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count)
 
 struct pause quorum_paused(const struct quorum *quorum)
 {
-    int64_t left[QUORUM_MOST];
+    int64_t left[QUORUM_MOST] = {0};
     int count = 0;
     FOR_MEMBERS (member, quorum)
         left[count++] = member->pause.left.ns;
@@ -237,7 +237,7 @@ struct pause quorum_paused(const struct quorum *quorum)
 
 struct deadline quorum_deadline(const struct quorum *quorum)
 {
-    int64_t ends[QUORUM_MOST];
+    int64_t ends[QUORUM_MOST] = {0};
     int count = 0;
     FOR_MEMBERS (member, quorum)
         ends[count++] = member->lease.deadline.boot_ns;
