@@ -9,8 +9,8 @@
 
 /* --- check, extend, release ---------------------------------------------- */
 
-/* {"gone" or "other", "forced USER@HOST", "ended" or ""}, {"released", ...}: LOCK_OK for
- * any other reply. */
+/* Reads {"gone" or "other", "forced USER@HOST", "late", "ended" or ""}, or {"released", ...}.
+ * LOCK_OK for any other reply. */
 static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
                                   struct errmsg *why)
 {
@@ -54,7 +54,8 @@ static const struct field of_standing[] = {
 static const struct fields standing_fields = FIELDS(of_standing);
 static const struct fields brief_fields = {of_standing, 2}; /* of store/redis/scripts/share.lua */
 
-/* At least `least` was asked for. LOCK_HELD: share.lua leaves the answer to check.lua. */
+/* Reads the reply to a request that the lease last for at least `least`. LOCK_HELD: share.lua
+ * cannot decide, so check.lua must. */
 static enum lock_result read_check(struct redis_backend *redis, struct deadline before,
                                    struct duration least, struct lease *lease, struct errmsg *why)
 {
@@ -75,7 +76,7 @@ static enum lock_result read_check(struct redis_backend *redis, struct deadline 
     lease->mode = standing.mode;
     lease->slots = standing.slots;
     lease->slot = standing.slot;
-    /* Without an expiry, which another client removed, our own deadline remains in force. */
+    /* If another client has removed the expiry, this process's own deadline remains in force. */
     if (standing.left_ms >= 0)
         lease_adopt(lease, before, deadline_now(), (struct duration){standing.left_ms * NS_PER_MS},
                     standing.end_ms);
@@ -83,7 +84,7 @@ static enum lock_result read_check(struct redis_backend *redis, struct deadline 
     return LOCK_OK;
 }
 
-/* Runs a script whose answers are those of store/redis/scripts/check.lua. */
+/* Runs a script that answers like store/redis/scripts/check.lua. */
 static enum lock_result run_check(struct redis_backend *redis, struct duration least,
                                   struct lease *lease, struct bound bound, struct errmsg *why)
 {
@@ -98,8 +99,8 @@ static enum lock_result run_check(struct redis_backend *redis, struct duration l
     return redis_script_end(redis, result, why);
 }
 
-/* A script about a lease of ours. An exclusive lock has no keys but two: others would be
- * watched. */
+/* Begins a script about a lease. For an exclusive lock of this process the script gets only two
+ * keys, because the server would watch the others as well. */
 static struct redis_call *begin_check(struct redis_backend *redis,
                                       const struct redis_script *script, const struct lease *lease)
 {
@@ -135,8 +136,8 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
-/* A token that the user chose may be that of a lock in database 0 as well, where the
- * script would run if SELECT is refused. */
+/* True if the call could hit another lock. If SELECT is refused, the script would run in database
+ * 0, where a token that the user chose may hold another lock. */
 static bool may_hit_another(const struct redis_backend *redis, const struct lease *lease)
 {
     return lease->outside && redis->url.database != 0;
@@ -163,8 +164,8 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
-/* A call that goes by the token alone would do the same to the next holder if it is sent
- * again. */
+/* Adds an id to a call that has no take id: if such a call is sent again, it must not do the same
+ * to the next holder. */
 static void add_request(struct redis_backend *redis)
 {
     if (redis->request[0] == '\0')
@@ -172,8 +173,8 @@ static void add_request(struct redis_backend *redis)
     redis_command_add(&redis->call->words, redis->request);
 }
 
-/* {"released", "now"}, perhaps with what could not be written; {"released", ""}; as
- * read_loss(). */
+/* Reads {"released", "now"}, perhaps with what could not be written, or {"released", ""}; otherwise
+ * as read_loss(). */
 static enum lock_result read_release(struct redis_backend *redis, const struct lease *lease,
                                      struct errmsg *why)
 {
@@ -197,7 +198,7 @@ static enum lock_result read_release(struct redis_backend *redis, const struct l
     return result == LOCK_RELEASED && redis->release_sent ? LOCK_OK : result;
 }
 
-/* A release whose reply was lost is sent again, and finds its own result. */
+/* If the reply to a release is lost, the release is sent again, and finds its own result. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -207,9 +208,10 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     if (lease->outside)
         add_request(redis);
     call->careful = may_hit_another(redis, lease);
-    /* It may be carried out after this process has ended, which does not wait long for an answer
-     * once the lease has ended. All of it must be in the server's first read of 16 kB: the reply to
-     * the greeting finds the connection closed, and ends the rest. */
+    /* Once the lease has ended, this process does not wait long for an answer, so the server may
+     * carry out the release after the process has ended. All of the release must be in the server's
+     * first read of 16 kB: when the server replies to the greeting it finds the connection closed,
+     * and reads no more. */
     call->by_text = redis->base.uncertain ||
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
@@ -260,7 +262,7 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     char forcer[FORCER_SIZE];
 
     lock_forcer(forcer);
-    call->careful = true; /* if SELECT is refused it would hit a lock of another database */
+    call->careful = true; /* if SELECT is refused, it would hit a lock of another database */
     redis_script_add_number(call, wall_now_ms());
     add_request(redis);
     redis_command_add(&call->words, forcer);
@@ -290,7 +292,7 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
 
 /* --- news and life ------------------------------------------------------- */
 
-/* The end of the connection makes its descriptor readable as well. */
+/* The descriptor also becomes readable when the connection ends. */
 static struct news redis_news(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);

@@ -1,5 +1,5 @@
-/* Locks in Redis or Valkey: the standard lock, SET key token NX PX ttl, in
- * Lua scripts that keep its companion keys as well. */
+/* Locks in Redis or Valkey: the standard lock, SET key token NX PX ttl, set by Lua scripts that
+ * also keep its companion keys. */
 #ifndef DLOCK_STORE_REDIS_BACKEND_H
 #define DLOCK_STORE_REDIS_BACKEND_H
 
@@ -15,24 +15,24 @@ enum lock_result redis_backend_open(struct backend **backend, const struct redis
 
 /* For --doctor, which examines the servers of a store on connections of its own. */
 
-/* Sets *url and *settings to those of the backend, which live as long as it does. */
+/* Sets *url and *settings to the backend's own, which live as long as the backend. */
 void redis_backend_shows(struct backend *backend, const struct redis_url **url,
                          const struct redis_settings **settings);
 
-/* Finds the server that has the key: LOCK_OK with *at, also if that server refuses to answer.
+/* Finds the server that has the key: LOCK_OK with *at, even if that server refuses to answer.
  * Otherwise as a call that asks for the key. */
 enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct redis_endpoint *at, struct bound bound,
                                     struct errmsg *why);
 
 /* Asks the Sentinel `i` of the URL: LOCK_OK with the master that it names, or "none", and whether
- * it refuses us a subscription. Otherwise as redis_conn_call(). */
+ * it refuses the subscription. Otherwise as redis_conn_call(). */
 enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
                                             char master[ENDPOINT_TEXT_SIZE], bool *refuses,
                                             struct bound bound, struct errmsg *why);
 
-/* Removes what is remembered of a free lock, its last fence included, if the lock will never be
- * taken again. */
+/* For a free lock that will never be acquired again: removes all that is remembered of it, even its
+ * last fence. */
 void redis_backend_forget(struct backend *backend, const char *key, struct bound bound);
 
 #endif

@@ -1,35 +1,33 @@
-/* One lock needs no map of the Cluster: any node answers MOVED with the right one. This
- * costs one more round trip at the first call and none later, while the map would always
- * cost one, grow with the Cluster, and be out of date just when it matters.
+/* One lock needs no map of the Cluster: any wrong node answers MOVED with the address of the right
+ * one. This costs one more round trip at the first call and none later. The map would always cost
+ * one, grow with the Cluster, and be out of date just when it matters.
  *
- * Replies of a node that has not run the script (so a take is not sent twice), and the
+ * A node that answers with one of these has not run the script, so a take never runs twice. The
  * reaction to each:
- *   MOVED slot host:port   The slot is there from now on: we go there, and stay.
- *   ASK slot host:port     The slot is being moved there, and none of our keys is here
- *                          any more. We go there and stay, and begin each script with
- *                          ASKING. Once the slot is there for good, or the move is given
- *                          up, ASKING does nothing, or we get MOVED. No key of the slot
- *                          can be created at the old node meanwhile: a client that tries
- *                          gets ASK too.
- *   TRYAGAIN               The slot is being moved, and some of our keys are not here:
- *                          they are at the other node, or nowhere (most locks have no
- *                          queue). It ends with the move of the slot: we ask again,
- *                          with pauses, as long as an answer can come in time; after
- *                          that it is an outage like others. Meanwhile the lock can
- *                          be neither taken nor lost.
- *   CLUSTERDOWN, LOADING,  This node cannot serve us, or is cut off from the
- *   MASTERDOWN             others: the next try goes to another one.
- * If we begin with a replica, it says MOVED. A replica that is promoted is found that way
- * as well: when its master cannot be reached, the other nodes are asked.
+ *   MOVED slot host:port   That node has the slot from now on: dlock goes there, and stays.
+ *   ASK slot host:port     The slot is being moved to that node, and none of the lock's keys is
+ *                          left here. dlock goes there, stays, and begins each script with
+ *                          ASKING. Once the slot is there for good, or the move is given up,
+ *                          ASKING does nothing, or the node answers MOVED. Meanwhile no client
+ *                          can create a key of the slot at the old node: it gets ASK, too.
+ *   TRYAGAIN               The slot is being moved, and some of the lock's keys are not here:
+ *                          they are at the other node, or do not exist (most locks have no
+ *                          queue). This ends with the move. dlock asks again, with pauses, as
+ *                          long as an answer can come in time; after that it is an outage like
+ *                          others. Meanwhile the lock can be neither acquired nor lost.
+ *   CLUSTERDOWN, LOADING,  This node cannot serve dlock, or is cut off from the others: the
+ *   MASTERDOWN             next try goes to another node.
+ * A replica answers MOVED. That also leads to a replica that was promoted: if its master cannot be
+ * reached, the other nodes are asked.
  *
- * A message on a channel goes to every node of a Cluster, but its sender learns only how
- * many heard it at the same node. All clients that want a lock talk to the same node, so
- * that is right, except for a moment after a move: a waiter that was not counted loses
- * its place in the queue -> it still gets the message -> it asks -> it is led to the new
- * node -> it has its place again.
+ * A message on a channel goes to every node of a Cluster, but its sender only learns how many
+ * subscribers at its own node heard it. That count is right, because all clients of a lock talk to
+ * the same node, except for a moment after a move: a waiter is not counted -> it loses its place
+ * in the queue -> it still gets the message -> it asks -> it is led to the new node -> it has its
+ * place again.
  *
- * Redirections in circles, nonsense addresses, and redirections to a node that was just
- * found dead are an outage: it passes, and the lease's own deadline remains in force. */
+ * Redirections in circles, nonsense addresses, and redirections to a node that was just found dead
+ * are an outage. The outage passes; the lease's own deadline remains in force. */
 #include "store/redis/redis_int.h"
 
 #include "lock/lock_name.h"
@@ -51,8 +49,8 @@ enum {
 static const struct duration rest_time = {1 * NS_PER_S};
 static const struct duration rest_time_name = {10 * NS_PER_S};
 
-/* The pause between two tries while a slot is being moved; and the time that each of them has
- * for its answer at least: a server that was asked too late would seem not to answer at all. */
+/* The pause between two tries while a slot is being moved; and the least time that each try has for
+ * its answer, because a server that is asked too late would seem not to answer at all. */
 static const struct duration pause_least = {20 * NS_PER_MS};
 static const struct duration pause_most = {500 * NS_PER_MS};
 static const struct duration answer_least = {200 * NS_PER_MS};
@@ -64,15 +62,15 @@ struct node {
     char reason[128];           /* why */
 };
 
-/* Owned by the thread that has the backend (run/watch.c). The URL's own nodes come first
- * and stay; of those that were named since, the oldest is replaced first. */
+/* Owned by the thread that has the backend (run/watch.c). The URL's own nodes come first and stay.
+ * Of the nodes that redirections have named since, the oldest is replaced first. */
 struct redis_cluster {
     struct node nodes[NODES_MOST];
     int count, own;
     int oldest;  /* the next node to be replaced */
     int current; /* the node of the last connection; -1: none yet */
     int next;    /* the target of a redirection; -1: none */
-    bool asking; /* and it was ASK */
+    bool asking; /* that redirection was ASK */
 };
 
 static bool make_cluster(struct redis_backend *redis)
@@ -120,15 +118,17 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* A replica that was promoted may have a name that we have not seen before. It is looked up
- * only once in a while, since each try may leave a hanging thread behind (redis/socket.c). */
+/* True if the name of the node has never been looked up, as that of a promoted replica may be. It
+ * is looked up only once in a while, because each try may leave a hanging thread behind
+ * (redis/socket.c). */
 static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
     return i >= cluster->own && cluster->nodes[i].addresses.count == 0;
 }
 
-/* The node to try next, of those not tried yet: the target of a redirection, the node we
- * were at, then the others in turn, those that have just failed last. -1: none is left. */
+/* Chooses the next of the nodes that were not tried yet: the target of a redirection, then the node
+ * of the last connection, then the others in turn. Nodes that have just failed come last. -1: none
+ * is left. */
 static int choose(const struct redis_cluster *cluster, const bool *tried)
 {
     if (cluster->next >= 0)
@@ -173,8 +173,8 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
             break;
         cluster->next = -1;
         tried[at] = true;
-        /* If others may have to be asked as well, it has a share of the time: a node that
-         * swallows packets does not keep us from them. */
+        /* If other nodes may have to be asked as well, this node has only a share of the time: a
+         * node that swallows packets does not keep dlock from the others. */
         int tries_left = cluster->count - count;
         struct bound share = bound_share(bound, tries_left < 3 ? tries_left : 3);
         result = connect_to(redis, &cluster->nodes[at], share, why);
@@ -239,7 +239,7 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
     return true;
 }
 
-/* "MOVED 3999 127.0.0.1:6381": for our slot and no other. */
+/* Reads the "3999 127.0.0.1:6381" of a MOVED or ASK, which must be about the slot of the key. */
 static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here,
                              const char *text, const char *key)
 {
@@ -270,7 +270,7 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     const struct redis_endpoint here = conn->at;
     struct redis_endpoint at;
     bool asking = begins(error, "ASK ");
-    redis_conn_close(conn); /* even if it leads here again: a proxy may have others behind it */
+    redis_conn_close(conn); /* even if it leads here again: a proxy may serve other nodes */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "its redirection is not understood: %.300s", error);
         redis_endpoint_blame(&here, "node", why);
@@ -339,8 +339,8 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
 
 /* --- slots ---------------------------------------------------------------- */
 
-/* CRC-16/XMODEM: polynomial 0x1021, begun with 0. Bit by bit, since a key is
- * short and hashed a few times in all. */
+/* CRC-16/XMODEM: polynomial 0x1021, initial value 0. Bit by bit, because a key is short and hashed
+ * only a few times. */
 static unsigned crc16(const char *bytes, size_t length)
 {
     unsigned crc = 0;

@@ -10,7 +10,7 @@
 /* --- one lock ------------------------------------------------------------ */
 
 /* The answer of store/redis/scripts/state.lua: "lock", these fields, those of counts and memory,
- * and what these count from. */
+ * the last run, the last success, the waiters and the owners. */
 static const struct field of_state[] = {
     FIELD(lock_state, "mode", NULL, FIELD_MODE, 0, mode),
     FIELD(lock_state, "slots", NULL, FIELD_INT, 0, slots),
@@ -52,7 +52,8 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     return true;
 }
 
-/* For people alone: what cannot be read is left out. False if memory is short. */
+/* The queue is only shown to people: fields that cannot be read stay empty. False: out of
+ * memory. */
 static bool read_queue(const redisReply *reply, struct lock_state *state)
 {
     size_t count = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
@@ -94,8 +95,8 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
         return redis_conn_nonsense(&redis->conn, why);
     }
 
-    /* A lock that dlock never had has no such values; what another client has written there
-     * instead counts as none. */
+    /* If dlock has never held the lock, these values are missing; whatever another client has
+     * written there instead counts as missing. */
     from = reply->element + 1;
     (void)redis_fields_read(&state_fields, from, state);
     from += state_fields.count;
@@ -106,7 +107,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
     (void)fields_read_row(&run_fields, &memory->last, redis_reply_text(from[RUN]));
     (void)fields_read_row(&run_fields, &memory->success, redis_reply_text(from[SUCCESS]));
 
-    /* The last of those who share the lock may have ended in this millisecond. */
+    /* The last shared lease may have ended in this millisecond. */
     if (!state->locked)
         state->mode = MODE_EXCLUSIVE;
     if (state->mode != MODE_SLOTS)
@@ -116,13 +117,13 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* Keys that a step of SCAN looks at: some 100 us of the server's time. */
+/* How many keys a step of SCAN looks at: about 100 us of the server's time. */
 static const char scan_count[] = "1000";
 
 /* Far more than any user has: a thousand million keys to look at, a million to list. */
 enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
 
-/* The user's own prefix is not a pattern. */
+/* Escapes the user's prefix, which is not a pattern. */
 static void glob_of_prefix(const char *prefix, char *glob, size_t size)
 {
     size_t used = 0;
@@ -145,8 +146,8 @@ static bool is_companion(const char *key)
     return *key == '{' && strstr(key, ":" REDIS_OWN) != NULL;
 }
 
-/* The lock whose companion {KEY}:meta, or, if the key has a hash tag, {TAG}KEY:meta, this
- * is; false if it is none. */
+/* Finds the key of the lock whose companion this is: {KEY}:meta or, if KEY has a hash tag,
+ * {TAG}KEY:meta. False if it is the companion of none. */
 static bool lock_of_meta(const char *companion, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ":meta";
@@ -213,8 +214,9 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
     return LOCK_OK;
 }
 
-/* A cursor only ever moves on. One that repeats is found in a few rounds, as in Brent's
- * algorithm: the reference cursor is replaced at each power of two. */
+/* True if the SCAN does not end. The cursor of a working SCAN never repeats. A repeated one is
+ * found in a few rounds, as in Brent's algorithm: at each power of two the reference cursor is
+ * replaced. */
 static bool is_endless(struct scan *scan)
 {
     scan->steps++;
@@ -225,8 +227,8 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
-/* Finds the keys on this server, by SCAN in steps that do not hold up the server, and sorts
- * them; `bound` applies to each step. The caller frees them, after a failure, too. */
+/* Finds the keys on this server, by SCAN in steps that do not hold up the server, and sorts them;
+ * `bound` applies to each step. The caller frees the keys, even after a failure. */
 static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
                                   struct key_list *keys, struct bound bound, struct errmsg *why)
 {
@@ -287,8 +289,8 @@ static void free_masters(struct masters *masters, const struct redis_backend *ow
     free(masters->list);
 }
 
-/* {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master
- * comes before its replicas; no host: it is that of the node asked. */
+/* Reads {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master comes
+ * before its replicas. A master without a host is on the host of the node asked. */
 static bool read_range(const redisReply *range, const struct redis_endpoint *here,
                        struct redis_endpoint *at, int64_t *slots)
 {
@@ -344,7 +346,7 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-/* The master with the lowest next key; NULL: there is none left. */
+/* The master with the lowest next key; NULL: no key is left. */
 static struct master *first_of(const struct masters *masters)
 {
     struct master *first = NULL;
@@ -357,8 +359,8 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* In the order of the keys over all masters. A key may come twice: while its slot is
- * moved two masters may know it. A key that cannot be a lock of ours in a Cluster
+/* Visits the locks of all masters in the order of their keys. A key may come twice, because two
+ * masters may know it while its slot is moved. A key that cannot be a lock of dlock in a Cluster
  * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct errmsg *why)

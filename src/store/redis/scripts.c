@@ -113,7 +113,7 @@ enum lock_result redis_topology_open(struct redis_backend *redis, const char *ke
 
 /* --- runs ----------------------------------------------------------------- */
 
-/* By its digest; by its text if the server does not know the digest yet. */
+/* Runs the script by its digest, or by its text if the server does not know the digest yet. */
 static enum lock_result run_here(struct redis_backend *redis, struct bound bound,
                                  struct errmsg *why)
 {
@@ -133,7 +133,7 @@ static enum lock_result run_here(struct redis_backend *redis, struct bound bound
     return result;
 }
 
-/* An error. LOCK_OK: the script must be run again. */
+/* Judges an error reply. LOCK_OK: the script must be run again. */
 static enum lock_result judge(struct redis_backend *redis, struct redis_detour *detour,
                               struct bound bound, struct errmsg *why)
 {
@@ -155,14 +155,14 @@ static enum lock_result judge(struct redis_backend *redis, struct redis_detour *
         redis_error_text(error, answer, sizeof answer);
         errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
     }
-    /* It was the master once: the current one must be found. */
+    /* This server was the master once: the current one must be found. */
     if (redis_error_is(error, "READONLY"))
         redis_conn_close(&redis->conn);
     return result;
 }
 
-/* {"newer", format}: a lock that we had has been taken since by a newer dlock; {"unusable",
- * key, what is wrong with it}. LOCK_OK for any other answer. */
+/* Reads {"newer", format} or {"unusable", key, what is wrong with it}. Newer: if the call `owns` a
+ * lease, a newer dlock has acquired the lock since. LOCK_OK for any other answer. */
 static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg *why)
 {
     struct redis_call *call = redis->call;
@@ -182,7 +182,7 @@ static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg 
     return call->owns && call->newer > 0 ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
-/* An integer has become text; NULL: it is neither, or contains a NUL. */
+/* Returns an element as text; NULL: it is neither a string nor an integer, or contains a NUL. */
 static const char *text_of(const redisReply *element, char number[24])
 {
     if (element->type == REDIS_REPLY_INTEGER) {

@@ -1,34 +1,33 @@
-/* One connection to one Sentinel beside the one to the master. It is used by the thread
- * that has the backend (redis/conn.c), from the same calls, and by no other.
+/* A connection to one Sentinel, besides the connection to the master. Only the thread that has the
+ * backend (redis/conn.c) uses it, from the same calls.
  *
- * Before the lock is held or waited for, a Sentinel is asked once and not listened to
+ * Before dlock holds the lock or waits for it, it asks a Sentinel once and does not listen to it
  * further. From then on the connection is subscribed to +switch-master, and asks as
- * redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message
- * only says "look": it closes the connection to the old master, and the next call asks a
- * Sentinel. Orders of events:
- *   1. The old master dies -> its connection ends, or the alarm ends the wait for an
- *     answer (below). The Sentinels still name it until they have agreed: each try fails,
- *     and is an outage -> then they name the new one.
- *   2. The old master lives, cut off from all but us, and answers as a master for ever ->
- *     only the message reports the new one.
- *   3. The message arrives while a call waits for an old master that hangs -> the
- *     Sentinel's descriptor is the alarm of that connection -> the wait ends as in an
- *     outage -> the call is made again to the new one.
- *   4. The message arrives between the Sentinel's answer and SUBSCRIBE, or the Sentinel
- *     is cut off itself -> attend() asks again every `ask_interval`.
- *   5. The Sentinel that we listen to ends -> that wakes us -> attend() turns to the next
- *     one. The lock is looked at first, and is not lost by that.
- *   6. A Sentinel that has not heard of the failover yet names the old master, which is a
- *     replica now -> the replica says so itself, and serves nothing. Then, or if the
- *     named server cannot be reached, the next Sentinel is asked. But if a Sentinel has
- *     just reported the new master, that one is asked, and not another which may not know
- *     it yet.
- *   7. A Sentinel lets us ask but not listen -> the next one is tried, and the first is
- *     not listened to again. If none lets us listen, attend() asks every
+ * redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message only
+ * means that the master may have changed: dlock closes the connection to the old master, and the
+ * next call asks a Sentinel. Orders of events:
+ *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for an answer ->
+ *     until the Sentinels have agreed they name the old master, and each try fails, as in an
+ *     outage -> then they name the new one.
+ *   2. The old master lives, but only this host still reaches it, and it answers as a master for
+ *     ever -> only the message reports the new one.
+ *   3. The message arrives while a call waits for an old master that hangs -> the Sentinel's
+ *     descriptor is the alarm of that connection -> the wait ends as in an outage -> the call is
+ *     repeated at the new master.
+ *   4. The message arrives between the Sentinel's answer and SUBSCRIBE, or the Sentinel itself is
+ *     cut off -> redis_sentinel_attend() asks again every `ask_interval`.
+ *   5. The subscribed Sentinel ends -> that wakes dlock -> dlock looks at the lock, which is not
+ *     lost by that -> redis_sentinel_attend() turns to the next Sentinel.
+ *   6. A Sentinel that has not heard of the failover yet names the old master, which is a replica
+ *     now -> the replica says so, and serves nothing -> the next Sentinel is asked, as it is if the
+ *     named server cannot be reached. But if a Sentinel has just reported the new master, dlock
+ *     asks that Sentinel, because another may not know the new master yet.
+ *   7. A Sentinel answers but refuses the subscription -> the next one is tried, and the first is
+ *     never listened to again -> if all refuse, redis_sentinel_attend() asks every
  *     `retry_interval`.
  *
- * The names of all Sentinels are looked up before the lease, since any of them may be
- * needed while it is held, and the resolver may be down then. */
+ * dlock looks up the names of all Sentinels before the lease starts, because any of them may be
+ * needed while the lock is held, and the resolver may be down then. */
 #include "store/redis/redis_int.h"
 
 #include "store/redis/backend.h"
@@ -41,8 +40,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* How often to ask a Sentinel that notifies us anyway, and to look for one that does; how
- * long that may take; how long to look up names that are not needed yet. */
+/* How often to ask a Sentinel that has accepted the subscription, and how often to look for one
+ * that does; how long either may take; how long to look up names that are not needed yet. */
 static const struct duration ask_interval = {10 * NS_PER_S};
 static const struct duration retry_interval = {1 * NS_PER_S};
 static const struct duration attend_limit = {1 * NS_PER_S};
@@ -51,16 +50,16 @@ static const struct duration names_limit = {500 * NS_PER_MS};
 static const char switch_channel[] = "+switch-master";
 
 struct redis_sentinel {
-    struct redis_url url;   /* the Sentinels, and our login there */
+    struct redis_url url;   /* the Sentinels, and the login there */
     struct redis_conn conn; /* to the Sentinel that answered last */
     struct addresses known[REDIS_HOSTS_MOST];
     bool knows_names;
     int first;                      /* which one to ask first */
     struct redis_endpoint master;   /* according to the last answer */
-    unsigned subscribed;            /* the serial of the present connection; 0: none */
-    bool refuses[REDIS_HOSTS_MOST]; /* the Sentinels at which we may not subscribe */
+    unsigned subscribed;            /* the serial of the subscribed connection; 0: none */
+    bool refuses[REDIS_HOSTS_MOST]; /* the Sentinels that refuse a subscription */
     bool moved;                     /* redis_sentinel_moved() */
-    struct deadline tried;          /* when we last requested notifications */
+    struct deadline tried;          /* when notifications were last requested */
     int epoll_fd;                   /* -1: not needed yet */
 };
 
@@ -71,7 +70,8 @@ static bool is_subscribed(const struct redis_sentinel *sentinel)
     return sentinel->conn.socket.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
 }
 
-/* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT", for each master that it knows. */
+/* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT"; a Sentinel sends it for each master that it
+ * knows. */
 static void on_switch(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
@@ -84,12 +84,12 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     snprintf(here, sizeof here, " %s %s", redis->conn.at.host, redis->conn.at.port);
     here_length = strlen(here);
     if (strlen(text) > here_length && strcmp(text + strlen(text) - here_length, here) == 0)
-        return; /* we know of it already */
+        return; /* this is the new master already */
     redis_conn_close(&redis->conn);
     redis->sentinel->moved = true;
 }
 
-/* {host, port}; nil: LOCK_GONE, there is no such master. */
+/* Reads {host, port}. nil: there is no such master, LOCK_GONE. */
 static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply,
                                     struct errmsg *why)
 {
@@ -112,8 +112,8 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     return LOCK_OK;
 }
 
-/* Asks the connected Sentinel, which has that number. LOCK_OK with sentinel->master;
- * LOCK_GONE; or as redis_conn_call(). */
+/* Asks the connected Sentinel, number `at` of the URL. LOCK_OK with sentinel->master; LOCK_GONE; or
+ * as redis_conn_call(). */
 static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
                             struct bound bound, struct errmsg *why)
 {
@@ -198,8 +198,8 @@ static void note(struct redis_sentinel_search *vain, enum lock_result result,
     errmsg_set(kept, "Sentinel %s: %.400s", text, why->text);
 }
 
-/* A Sentinel that refuses us will go on doing so; one that cannot be reached may answer
- * differently later. */
+/* A Sentinel that refuses dlock will go on refusing; a Sentinel that cannot be reached may answer
+ * later. */
 static enum lock_result verdict(const struct redis_sentinel_search *vain, const char *name,
                                 int count, struct errmsg *why)
 {
@@ -219,9 +219,9 @@ static enum lock_result verdict(const struct redis_sentinel_search *vain, const 
     return LOCK_INVALID;
 }
 
-/* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each
- * has a share of the time, and one share is left for the master. A caller that wants
- * notifications asks on until one lets us listen; if none does, the first answer counts. */
+/* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each has a share
+ * of the time, and one share is left for the master. A caller that wants notifications (`listens`)
+ * asks on until a Sentinel accepts the subscription; if none does, the first answer counts. */
 static enum lock_result find_master(struct redis_backend *redis,
                                     struct redis_sentinel_search *search, bool listens,
                                     struct bound bound, struct errmsg *why)
@@ -258,7 +258,7 @@ static enum lock_result find_master(struct redis_backend *redis,
     return found.host[0] != '\0' ? LOCK_OK : verdict(search, redis->url.master, count, why);
 }
 
-/* That a name cannot be looked up now is no reason to fail. */
+/* A name that cannot be looked up now is no failure. */
 static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -274,8 +274,8 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 
 /* --- for the backend ----------------------------------------------------- */
 
-/* For connecting and the calls that follow: until the next call of this function, no
- * Sentinel is asked. */
+/* Sets the alarm for connecting and for the calls after that; no Sentinel is asked between this and
+ * those calls. */
 static void set_alarm(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -294,7 +294,8 @@ static enum lock_result find_next(struct redis_backend *redis, struct redis_sent
     return result;
 }
 
-/* A master that cannot be reached may be the master for this Sentinel alone. */
+/* Tries the master that each Sentinel names: a master that cannot be reached may be the master for
+ * this Sentinel alone. */
 static enum lock_result open_anew(struct redis_backend *redis, struct bound bound,
                                   struct errmsg *why)
 {
@@ -391,7 +392,7 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis)
                                                  : (struct deadline){0};
 }
 
-/* A message that came in one piece with an answer makes no descriptor readable. */
+/* A message that arrived together with an answer leaves no descriptor readable. */
 bool redis_sentinel_moved(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -414,8 +415,8 @@ enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
     return result == LOCK_GONE ? LOCK_OK : result;
 }
 
-/* It is no failure if it is there already; otherwise there are no notifications, and
- * polling finds out. */
+/* If this fails, either the set has the descriptor already, or there are no notifications, and
+ * polling finds the change. */
 static void watch_fd(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -433,7 +434,7 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
         sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sentinel->epoll_fd < 0)
         return fd;
-    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake us, and would not be handled */
+    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake the caller again and again */
         (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
     watch_fd(sentinel->epoll_fd, fd);
     watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);

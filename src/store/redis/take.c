@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An answer is valid for this long, if every touch since is reported to us. */
+/* How long an answer stays valid, if the server reports every touch after it. */
 static const struct duration fresh_time = {500 * NS_PER_MS};
 
-/* The first in the queue, as many as queue.lua calls near, look at the lock this often, in
- * case those before them are frozen or no client calls: mostly one of them does it for all.
- * A waiter that cannot rely on others looks each poll_interval. */
+/* The first NEAR_PLACES waiters (NEAR in queue.lua) ask this often, in case those before them are
+ * frozen or no client calls; usually one of them asks for all. A waiter that cannot rely on the
+ * others asks every poll_interval. */
 static const struct duration look_interval = {2500 * NS_PER_MS};
 static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
@@ -35,7 +35,7 @@ static const struct fields grant_fields = FIELDS(of_grant);
 
 struct refused {
     struct holder holder;
-    bool reserved; /* the lock is free: earlier waiters come first */
+    bool reserved; /* the lock is free, but earlier waiters come first */
     int64_t ask_ms, came;
     char mode[16];      /* in force */
     char uncalled[512]; /* why waiters cannot be called; "": they can */
@@ -64,8 +64,9 @@ static const struct field of_done[] = {
 };
 static const struct fields done_fields = FIELDS(of_done);
 
-/* All waiters would ask at the moment when the holder's lease ends, or a turn: those in
- * front come first, and the others see what has become of it. */
+/* When to ask after the end of the holder's lease, or of a turn. The waiters ask in the order of
+ * the queue, a step apart: otherwise all would ask at the same moment. The later ones then learn
+ * what the first have done. */
 static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 {
     enum { STEP_MS = 5, STEPS_MOST = 500 };
@@ -91,7 +92,7 @@ static void note_place(struct redis_backend *redis, const struct refused *refuse
     place->ahead = holder->ahead;
     place->came = refused->came;
     place->may_call = place->listens && called ? redis->conn.serial : 0;
-    /* The first two watch for the end of a lease. */
+    /* Only the first two waiters watch for the end of a lease. */
     place->changes = holder->ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
                          ? DEADLINE_NEVER
                          : ask_time(refused->ask_ms, holder->ahead);
@@ -131,7 +132,7 @@ static bool read_grant(struct redis_backend *redis, const struct lock_request *r
     lease_begin(lease, request, before, grant.fence);
     lease->slot = grant.slot;
     lease->end_ms = grant.end_ms;
-    /* Less than the TTL if an earlier try had taken the lock. */
+    /* Shorter than the TTL if an earlier try had acquired the lock. */
     struct deadline end = deadline_plus(before, (struct duration){grant.left_ms * NS_PER_MS});
     lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
 
@@ -151,7 +152,7 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
         read_grant(redis, request, before, lease))
         return LOCK_OK;
 
-    /* If the take was uncertain it still is: the lost one may be carried out late. */
+    /* If the take was uncertain, it still is: the try without an answer may be carried out late. */
     if (redis_reply_is(reply, "held", 2 + refused_fields.count) && read_refused(redis, holder))
         return LOCK_HELD;
 
@@ -168,7 +169,8 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
 
 /* --- asking -------------------------------------------------------------- */
 
-/* The holder knows its hold; if another process has taken the lock, the store knows the hold. */
+/* This process knows the hold of its own lock. If another process acquired the lock, the store
+ * knows the hold. */
 static struct redis_call *begin_release(struct redis_backend *redis, const struct lease *lease,
                                         bool may_come)
 {
@@ -196,16 +198,16 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
     return call;
 }
 
-/* If a try of the take had no answer, the release may overtake it, on another connection;
- * whatever became of the tries after it. */
+/* If a try of the take got no answer, the release may overtake that try on another connection,
+ * whatever became of later tries. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease)
 {
     return begin_release(
         redis, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
-/* The take went out in one write with a greeting that was refused, and may have been
- * carried out in the database that this left us in: it is released there. */
+/* Releases the lock after a greeting that was refused. The take went out in the same write, so the
+ * server may have carried it out in the database that this connection is left in. */
 static void undo_take(struct redis_backend *redis, const struct lock_request *request,
                       struct bound bound)
 {
@@ -219,8 +221,8 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
         (void)redis_script_send(redis, by_text, bound, &ignored);
 }
 
-/* What a refusal means: the first request only asks whether the lock is free, the next ones
- * stand in the queue, and the last one gives up. */
+/* What a refusal means: the first request only asks whether the lock is free, the next ones join
+ * the queue, and the last one gives up. */
 static const char *refusal_word(const struct lock_request *request, bool queues)
 {
     if (!request->last)
@@ -228,7 +230,8 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
-/* Computed after the connection is made: the rest of a lease shrinks meanwhile. */
+/* The TTL to request. Called after connecting, because what is left of a lease shrinks
+ * meanwhile. */
 static struct duration ttl_now(const struct lock_request *request)
 {
     if (request->end.boot_ns == 0)
@@ -236,13 +239,14 @@ static struct duration ttl_now(const struct lock_request *request)
     return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
 }
 
-/* When the run starts: now, or, if its lease goes on elsewhere, when it started there. */
+/* When the run starts: now. If other servers grant its lease already (`end`), when the run started
+ * there. */
 static int64_t since_now(const struct lock_request *request)
 {
     return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
 }
 
-/* The record that the take leaves. */
+/* Writes the record that the take stores. */
 static void write_record(const struct lock_request *request, struct duration ttl,
                          char text[RECORD_SIZE])
 {
@@ -267,7 +271,8 @@ static struct redis_call *begin_take(struct redis_backend *redis,
                                      const struct lock_request *request, bool queues)
 {
     struct duration ttl = ttl_now(request);
-    /* The server would remember for each waiter that it watches a key that never changes. */
+    /* Otherwise the server would remember for each waiter that it watches a key that never
+     * changes. */
     const char *own = request->mode == MODE_EXCLUSIVE ? "" : request->token;
     struct redis_call *call =
         redis_script_begin(redis, &redis_take_script, KEYS_ALL, request->key, own);
@@ -293,18 +298,18 @@ static struct redis_call *begin_take(struct redis_backend *redis,
 
 /* --- waiting for replicas ------------------------------------------------ */
 
-/* WAIT goes out by itself once the lock is taken, not in one write with the script. It
- * blocks the connection, and the server serves others meanwhile: with SUBSCRIBE after
- * it, a waiter in the queue would be called before it listens, and be dropped as dead.
- * And a waiter that is refused has nothing to WAIT for.
+/* WAIT is sent by itself after the lock is acquired, not in one write with the script, because it
+ * blocks the connection while the server serves other clients. If SUBSCRIBE came after WAIT, a
+ * waiter in the queue could be called before it listens, and be dropped as dead. A waiter that is
+ * refused has nothing to WAIT for anyway.
  *
- * Neither an extension nor a release waits. If a failover loses an extension, the lease
- * is shorter, and the next look adopts that; if it loses a release, the lock blocks
- * others until the lease ends. Both are on the safe side, while losing a take gives one
- * lock to two holders. */
+ * Neither an extension nor a release waits for replicas. If a failover loses an extension, the
+ * lease is shorter, and the next check adopts that. If a failover loses a release, the lock blocks
+ * others until the lease ends. Both are safe. But if a failover loses a take, two holders get one
+ * lock. */
 
-/* The server must answer before we stop listening to it; its own clock for this ticks
- * every 100 ms (hz 10). 0 would be for ever. */
+/* The timeout of WAIT. The server must answer before this process stops listening to it, and checks
+ * the timeout only every 100 ms (hz 10). 0 would be for ever. */
 static int64_t wait_ms(struct deadline until)
 {
     enum { TICK_MS = 150 };
@@ -327,10 +332,11 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
                        reply->integer, wanted);
 }
 
-/* LOCK_OK: as many replicas as the settings ask for have the take (if they ask for none: at
- * once). LOCK_UNAVAILABLE: fewer have it, in three quarters of the time that is left; or as
- * redis_conn_call(), and LOCK_REFUSED. Then the lock is still taken, and uncertain: the next
- * take with this request finds it and waits again, and a caller that gives up releases it. */
+/* LOCK_OK: as many replicas as the settings require have the take (if they require none: at once).
+ * LOCK_UNAVAILABLE: fewer have it after three quarters of the time that is left; or as
+ * redis_conn_call(), and LOCK_REFUSED. After any failure the lock is still held, and uncertain: the
+ * next take with this request finds the lock and waits again, and a caller that gives up releases
+ * it. */
 static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
                                        struct bound bound, struct errmsg *why)
 {
@@ -346,7 +352,8 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     redis_command_add(&command, "WAIT");
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
-    /* A waiter that was called is still subscribed, and cannot send WAIT then. */
+    /* A waiter that was called is still subscribed, so it cannot send WAIT with
+     * redis_conn_call(). */
     enum lock_result result = redis_subscribe_call(&redis->conn, &command,
                                                    (struct redis_channels){0}, &reply, bound, why);
     if (result == LOCK_OK) {
@@ -358,8 +365,8 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     return result;
 }
 
-/* The head of the queue gets reports of touches as well: a client of another kind does
- * not call waiters. So does a waiter that was called, and may have the lock after this. */
+/* The first waiter gets reports of touches, because a client of another kind does not call waiters.
+ * A called waiter gets them as well, because it may hold the lock after this request. */
 static bool wants_touches(const struct redis_backend *redis)
 {
     return redis->place.ahead == 0 || redis->place.called;
@@ -395,9 +402,9 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
     return redis_script_end(redis, result, why);
 }
 
-/* At the head of the queue since others have left, and without reports of touches; or in
- * the queue as a listener, though the server has just refused that: the next call asks
- * for what is possible. */
+/* True if the waiter must ask again to change its subscriptions. Either it has become the first and
+ * gets no reports of touches yet; or it is in the queue as a listener, but the server has just
+ * refused to let it listen. The next call requests what is possible. */
 static bool must_subscribe(const struct redis_backend *redis)
 {
     struct redis_channels channels = redis_subscribe_to(&redis->conn);
@@ -424,7 +431,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     redis->shares = false;
     bool named = !redis->conn.nameless;
     enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
-    if (result == LOCK_UNAVAILABLE && named && redis->conn.nameless) /* asked in vain */
+    if (result == LOCK_UNAVAILABLE && named && redis->conn.nameless) /* the server hung up */
         result = ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && holder->refusal != REFUSED_DONE)
@@ -438,8 +445,8 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 
 /* --- messages of the server ---------------------------------------------- */
 
-/* Our own scripts read more keys, so touches of these are reported too, but say nothing
- * about our hold on the lock: what is known of it is in one key beside the lock. */
+/* True for the companion that records this process's lease. The scripts read more keys, so the
+ * server reports touches of these, too; such touches say nothing about the lease. */
 static bool is_about_us(const struct redis_backend *redis, const char *key)
 {
     char companion[COMPANION_SIZE];
@@ -448,7 +455,8 @@ static bool is_about_us(const struct redis_backend *redis, const char *key)
     return strcmp(key, companion) == 0;
 }
 
-/* An array of keys, or nothing if all are gone, which is reported to all clients. */
+/* `keys` is an array; anything else means that all keys are gone, which the server reports to all
+ * clients. */
 static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
     static const struct duration rush = {500 * NS_PER_MS};
@@ -467,9 +475,10 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
     redis->touched |= all || lock;
 }
 
-/* "turn": it is our turn; "held MS": we are now the first, which gets reports of touches;
- * if the lock changes hands quickly, the first is called before it asks. "seen": we are
- * one of the first that look, and another one has looked, or we are now one of them. */
+/* "turn": it is this waiter's turn. "held MS": this waiter is now the first, and must ask to get
+ * reports of touches; if the lock changes hands quickly, the waiter is called before it asks.
+ * "seen": this waiter is one of the first that look, and another one has looked; or it has just
+ * become one of the first. */
 static void hear_call(struct redis_place *place, const char *text)
 {
     enum { HELD_LEAST_MS = 10 }; /* such messages may come again and again */
@@ -492,7 +501,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
     if (redis->key == NULL)
-        redis->touched = true; /* not a lock that we take: its caller looks anyway */
+        redis->touched = true; /* take() was never called: the caller looks anyway */
     else if (strcmp(channel, REDIS_INVALIDATE) == 0)
         hear_touch(redis, payload);
     else if (strcmp(channel, redis->place.wake) == 0)
@@ -517,8 +526,8 @@ struct call redis_listen(struct backend *backend)
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
-    /* If the connection has ended, all waiters notice it at the same moment, and should not
-     * come at the same moment. */
+    /* If the server ends its connections, all waiters notice at the same moment, and must not all
+     * ask at the same moment. */
     struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 2};
     if (astray || (listened && redis->conn.socket.fd < 0))
         place->changes = deadline_earlier(place->changes, deadline_after(random));
@@ -526,8 +535,8 @@ struct call redis_listen(struct backend *backend)
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
-        /* A Cluster may have moved the lock to another node, which does not call us until
-         * we ask. */
+        /* A Cluster may have moved the lock to another node, which does not call the waiter until
+         * it asks there. */
         bool relies = !place->attended && redis->url.topology != REDIS_CLUSTER &&
                       !redis_sentinel_is_unsubscribed(redis);
         place->unseen = relies && deadline_passed(place->look);

@@ -1,6 +1,6 @@
--- Checks whether the lock is still ours, and for how long.
+-- Checks whether the client still has the lock, and for how long.
 --
--- KEYS: lock, meta; but for an exclusive lock of the client itself own, holders as well
+-- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
 -- ARGV: token, take id ("": the token alone counts), the least fence of the lock (or missing)
 -- Returns say_ours(), {"gone" or "other", "forced USER@HOST", "ended" or ""} or {"released", ...}
 
@@ -14,7 +14,7 @@ if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) 
     record.fence = ARGV[3]
     write_record(record, now_ms(), (lease_end(record)))
   end
-  -- As in take.lua: not before this server's clock has passed the fence.
+  -- As in take.lua, meta must not expire before this server's clock has passed the fence.
   local kept = kept_ms() + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
   if call('PTTL', meta) < kept then call('PEXPIRE', meta, whole(kept)) end
 end

@@ -1,50 +1,49 @@
 -- The keys of a lock, and what nearly all scripts need: they include this file first (embed.sh).
 --
--- KEYS: lock, meta, own, holders, taken, counts, queue, waiters; each script is given as many as
--- it needs, from the left, because the server watches all keys that a script is given
+-- KEYS: lock, meta, own, holders, taken, counts, queue, waiters. A script gets only as many as it
+-- needs, from the left, because the server watches all keys that a script is given. A shared holder
+-- is one that shares the lock, in mode shared or slots.
 --
--- lock     the owner's token, or SHARED and the fence of the first of those who share the lock:
---          a lock that was lost and is shared again has another value
--- meta     hash: format (lock/format.h) of all keys and holders of the lock, but not of waiters, set
---          by a take of the free lock; owner and record of the last exclusive holder: its token,
---          and what is known of it ('' once it has released the lock for others); unended: "1"
---          while that holder has a run that has not ended; mode, slots: those in force; fence: the
---          last one; run: the last that ended; success: the one that began last, and success_fence;
---          failures in a row; runs since the success; kept: how long runs are remembered (ms);
---          takes, losses, waited_ms, held_ms; pause_ends (server, ms), paused_by, pause_why;
---          removed: when the lock was last removed by force; what was: past(). Reserved: history,
---          typical
--- own      the record of one who shares the lock, as an exclusive holder's, with its fence,
---          slot, round (the value of the lock's key) and ends (server, ms): the name ends in its
---          token, and no other client watches it
--- holders  sorted set: each who shares the lock (member_of()) -> when its lease ends
---          (server, ms)
--- taken    bitmap of the slots that are taken
--- counts   hash, for clients that are refused the lock: conflicts, timeouts, losses,
---          waited_ms, skips since the success that ended at skips_of (a write to meta would
---          wake the exclusive holder)
+-- lock     the owner's token, or SHARED and the fence of the first shared holder: a lock that was
+--          lost and is shared again has another value
+-- meta     hash: format (lock/format.h) of all keys and holders of the lock, but not of waiters,
+--          set by a take of the free lock; owner and record of the last exclusive holder: its
+--          token, and what is known of it ('' once it has released the lock for others); unended:
+--          "1" while that holder has a run that has not ended; mode, slots: those in force; fence:
+--          the last one; run: the last that ended; success: the one that began last, and
+--          success_fence; failures in a row; runs since the success; kept: how long runs are
+--          remembered (ms); takes, losses, waited_ms, held_ms; pause_ends (server, ms), paused_by,
+--          pause_why; removed: when the lock was last removed by force; past events: past().
+--          Reserved: history, typical
+-- own      the record of a shared holder, like an exclusive holder's, with its fence, slot, round
+--          (the value of the lock's key) and ends (server, ms). The key's name ends in the holder's
+--          token, and no other client watches the key
+-- holders  sorted set: each shared holder (member_of()) -> when its lease ends (server, ms)
+-- taken    bitmap of the slots that are held
+-- counts   hash, for clients that are refused the lock or lose it: conflicts, timeouts, losses,
+--          waited_ms, skips since the success that ended at skips_of (a write to meta would wake
+--          the exclusive holder)
 -- queue    sorted set: the waiters, in order of arrival
 -- waiters  hash: what is known of them (store/redis/scripts/queue.lua)
 --
--- Those who share a lock watch the lock's key and their own. So a join or a leave touches neither,
--- unless the lock's expiry has to move (keep()). Only scripts that look at all holders go
--- through them. Orders of events:
+-- Shared holders watch the lock's key and their own. So a join or a leave touches neither, unless
+-- the lock's expiry must move (keep()). Only scripts that look at all holders go through them.
+-- Orders of events:
 --
---   A holder joins or leaves -> holders, taken, meta and its own key change -> no other
---     holder is notified.
---   Another client removes the lock -> all who share it are notified, and have lost it. The
---     next one to share it begins with an empty set -> an own key from before it has
---     another round in it, and is worth nothing.
---   A lease ends -> it is not counted; its place in the set and its record stay until the
---     next one joins, a few at a time (join()), so that its run is remembered. If none comes
---     for a day, they go.
---   All leases end -> the lock's key stays for half a lease at most -> the next take
---     removes it.
---   Another client removes the set -> nobody joins until the lock's key is gone; those who
---     share the lock keep it, and none of them can tell that it is the last.
+--   A holder joins or leaves -> holders, taken, meta and its own key change -> no other holder is
+--     notified.
+--   Another client removes the lock -> all shared holders are notified, and have lost it -> the
+--     next holder that shares the lock begins with an empty set -> an own key from before contains
+--     another round, and is worth nothing.
+--   A lease ends -> it no longer counts -> its place in the set and its record stay until another
+--     holder joins, which removes a few at a time (join()), so that its run is remembered -> if no
+--     holder joins for a day, they expire.
+--   All leases end -> the lock's key stays for half a lease at most -> the next take removes it.
+--   Another client removes the set -> no holder can join until the lock's key is gone -> the
+--     shared holders keep the lock, and none of them can tell that it is the last.
 
 local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
-local call, try = redis.call, redis.pcall -- an error ends the script; is the reply
+local call, try = redis.call, redis.pcall -- an error ends the script; an error is the reply
 local SHARED = 'dlock:shared:'
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
 
@@ -62,8 +61,8 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- A value at the key that is not a string is another client's lock of some kind, which
--- blocks ours until it is gone: no owner token is ''.
+-- A key of another type is another client's lock of some kind. It counts as '', which is no owner's
+-- token, and blocks dlock until it is gone.
 local value = try('GET', lock)
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
@@ -74,7 +73,7 @@ local function is_shared()
   return value and value:sub(1, #SHARED) == SHARED
 end
 
--- The contents of meta: what all scripts need, and the rest for those that ask for it.
+-- The contents of meta: what all scripts need, and more for scripts that call learn() again.
 local known = {}
 local function learn(...)
   local found = try('HMGET', meta, ...)
@@ -96,8 +95,8 @@ local function encoded(text)
   return (text:gsub('%%', '%%25'):gsub('%c', '?'))
 end
 
--- What a record says of a holder; nil if nothing can be read, or the format is newer. A record is
--- lines "NAME VALUE", each value percent-encoded (lock/fields.h); in format 1 it was JSON.
+-- Reads the record of a holder; nil: it cannot be read, or its format is newer. A record has lines
+-- "NAME VALUE", each value percent-encoded (lock/fields.h); in format 1 it was JSON.
 local function record_in(text)
   local record, name, value, at = {}, nil, nil, 1
   while at do
@@ -118,6 +117,7 @@ local function record_in(text)
   return is_known and record or nil
 end
 
+-- The text of a record.
 local function lines(record)
   local text = {}
   for name, value in pairs(record) do
@@ -126,41 +126,41 @@ local function lines(record)
   return table.concat(text)
 end
 
--- A record as answers have it. Format 1 has another name for the pid namespace.
+-- The text of a record, for replies. Format 1 has another name for the pid namespace.
 local function said(record)
   record.pid_space = record.pid_space or record.space
   return lines(record)
 end
 
--- A record as it is stored: in the format that it was found in.
+-- The text of a record, to be stored in the format in which it was found.
 local function stored(record)
   return record.format == '1' and cjson.encode(record):gsub('%%25', '%%') or lines(record)
 end
 
--- The exclusive one.
+-- The record of the last exclusive holder.
 local function last_holder()
   if known.record and not known.holder then known.holder = record_in(known.record) end
   return known.holder
 end
 
--- What was, in lists of lines "ID TOKEN TEXT", newest first, and the bytes of each that are
+-- Past events, in lists of lines "ID TOKEN TEXT", newest first, and how many bytes of each list are
 -- kept:
 --   spent      the last releases: the take, its token, when (wall clock of the holder, ms).
 --              With --owner many takes have the same token, but each has its own id.
---   requests   what a client without a take id has requested, so that it is not done twice if
---              the answer was lost: the request, the take that it released ("-": none), the
---              answer
---   withdrawn  takes that were given up, and may come yet: some thousand, as a crowd may do so
---   forced     leases taken away: the take, its token, USER@HOST
+--   requests   the requests of clients without a take id, so that none is carried out twice if
+--              its answer was lost: the request, the take that it released ("-": none), the answer
+--   withdrawn  takes that were given up, but may still arrive: some thousand, because a crowd may
+--              give up
+--   forced     leases that were removed by force: the take, its token, USER@HOST
 local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
 
--- The text of the newest line with this id and token, if given ('': any).
+-- The text of the newest line with this id and this token, if given ('': any).
 local function past(list, id, token)
   if known[list] == nil then learn(list) end
   local lines = known[list]
   if not lines or not lines:find(id ~= '' and id or token, 1, true) then return nil end
-  -- A line at a time: what is cut in two would be searched from each of its bytes, in each of
-  -- the ways in which a pattern can divide it.
+  -- One line at a time. A pattern on the whole list would try each byte of a line that was cut in
+  -- two as a start, and each way to divide the rest.
   local from, stop = 1, lines:find('\n', 1, true)
   while stop do
     local line_id, line_token, text = string.match(lines:sub(from, stop - 1), '^(%S+) (%S+) ?(.*)$')
@@ -169,7 +169,7 @@ local function past(list, id, token)
   end
 end
 
--- The list with one more. What is cut in two is no line any longer.
+-- The list with one more line. A line that is cut in two no longer counts.
 local function past_with(list, id, token, text)
   if known[list] == nil then learn(list) end
   local line = id .. ' ' .. token .. ' ' .. text .. '\n'
@@ -191,8 +191,9 @@ local function plus(field, number)
   return whole((tonumber(known[field]) or 0) + number)
 end
 
--- A run has ended: it becomes the last one in `known`. If several share a lock, the run that began
--- last may end first: its success counts, and an older success only ends a row of failures.
+-- Makes the run that has ended the last one in `known`. If several holders share a lock, the run
+-- that began last may end first. Its success counts; the success of an older run then only ends a
+-- row of failures.
 local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
   known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')
@@ -207,7 +208,7 @@ local function end_run(who, ended, how, fence)
   end
 end
 
--- What meta must have for that.
+-- The fields of meta that store this, for HSET.
 local function memory()
   if not known.run then return 'unended', '' end
   return 'unended', '', 'run', known.run, 'success', known.success or '', 'success_fence', known.success_fence or '',

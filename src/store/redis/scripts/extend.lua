@@ -1,6 +1,6 @@
--- Extends the lease if the lock is still ours. A key that lost its expiry gets one again.
+-- Extends the lease if the client still has the lock. A key that lost its expiry gets one again.
 --
--- KEYS: lock, meta; but for an exclusive lock of the client itself own, holders as well
+-- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
 -- Returns as check.lua
 
@@ -23,7 +23,7 @@ if left < ttl or exactly then
     call('PEXPIRE', meta, whole(ttl + kept_ms()))
   end
 end
--- Read last, so that the server reports what comes after our own change.
+-- Read last, so that the server reports what comes after this script's own change.
 call('GET', lock)
 if record then call('GET', own) end
 return say_ours(record)

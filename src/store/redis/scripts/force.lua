@@ -2,26 +2,27 @@
 --
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of the user who removes the lock
--- Returns state() (state.lua) as it was before this request, or {"unusable", key, what is wrong with it}
+-- Returns state() (state.lua) as it was before this request, or {"unusable", key, what is wrong
+-- with it}
 
 -- include state.lua
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
--- A client of another kind may lock with a hash; but so may an application keep its data.
+-- A key of another type may be another client's lock, but it may also be an application's data.
 local kind = value == '' and (try('TYPE', lock).ok or 'value of another type')
 if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but a ' .. kind} end
 local now = now_ms()
 local was = state(now)
 learn('forced')
-was[#was - 1] = {} -- the waiters are not said, and not remembered
+was[#was - 1] = {} -- waiters are neither returned nor remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 
 if value then
   local shared = is_shared()
   for _, holder in ipairs(shared and list_holders() or {{token = value, record = known.owner == value and last_holder()}}) do
     local record = holder.record
-    -- Those whose leases have ended state() has counted.
+    -- state() has counted the runs whose leases have ended.
     if record and (not shared or shares(record, now)) then
       if shared and not record.released or not shared and known.unended == '1' then end_run(record, '0', 'lost') end
       known.forced = past_with('forced', record.take, holder.token, by)
@@ -31,7 +32,7 @@ if value then
   local answer = cjson.encode(was)
   call('DEL', lock, holders, taken)
   value = false
-  -- The key may have outlived the last lease: then nothing is taken away.
+  -- The key may have outlived the last lease: then no lease is removed.
   try('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
   hand_on(now, first_waiter())

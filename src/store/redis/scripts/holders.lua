@@ -1,4 +1,4 @@
--- What is known of the holders, and of those who share the lock.
+-- What is known of the holders, exclusive and shared.
 
 -- What is left of a pause (ms); 0: there is none.
 local function pause_left(now)
@@ -8,7 +8,7 @@ local function pause_left(now)
   return math.min(ends, 9007199254740992) - now
 end
 
--- Who took a lease away (force.lua).
+-- 'forced USER@HOST' if force.lua has removed this lease.
 local function forced_by(take, token)
   local by = past('forced', take, token)
   return by and 'forced ' .. by
@@ -24,7 +24,8 @@ local function holder_key(token)
   return meta:sub(1, -5) .. 'holder:' .. token
 end
 
--- What is known of one who shares the lock, or has, and whether there is anything.
+-- The record of a present or past shared holder (nil: it cannot be read), and whether there is
+-- anything at the key.
 local function read_record(key)
   local text = try('GET', key)
   if type(text) ~= 'string' then return nil, text end
@@ -51,23 +52,22 @@ local function read_member(member)
   return tonumber(slot), token or member
 end
 
--- For replies that must be known: if an ACL denies the command, there is no answer.
+-- For replies that a script needs: if an ACL denies the command, the script ends with that error.
 local function allowed(reply, command)
   if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
   return reply
 end
 
--- The end of a lease: "inf", which other clients may write, can be neither used in
+-- The end of a lease, limited: other clients may write "inf", which can be neither used in
 -- arithmetic nor sent.
 local function read_end(score)
   return math.min(tonumber(score), 9007199254740992)
 end
 
--- The last of the set: its member, and when its lease ends; nil if there is none.
+-- The member of the set whose lease ends last, and when it ends; nil: the set is empty.
 local function last_to_end()
   local found = try('ZRANGE', holders, -1, -1, 'WITHSCORES')
-  -- In a Cluster that is moving the slot, the set cannot be read once its last member has
-  -- just been removed.
+  -- While a Cluster moves the slot, the set cannot be read after its last member has been removed.
   if found.err and found.err:find('non local key', 1, true) then return nil end
   if allowed(found, 'ZRANGE').err or not found[1] then return nil end
   return found[1], read_end(found[2])
@@ -78,7 +78,7 @@ end
 --   lock            record that goes with the token         standing
 --   the token       meta's, of another take                 released if this take was; other
 --                   meta's, of a take that was released     released
---                   meta's, or none: the token is all       ours
+--                   meta's; or none: the token alone counts ours
 --   shared          none, and all leases have ended         gone
 --                   own, of another take                    released if this take was; other
 --                   own, released and kept                  released
@@ -90,8 +90,8 @@ end
 --   none            meta's is this take's, not released     gone
 --                   otherwise                               released if this take was; gone
 --
--- With 'ours' comes the record of one who shares the lock; with 'other' and 'gone',
--- 'forced USER@HOST' if it was taken away by force, or 'ended' if it was that owner's.
+-- The second result is a shared holder's record with 'ours'. With 'other' and 'gone' it is 'forced
+-- USER@HOST' if the lease was removed by force, or 'ended' if this owner had the lock.
 local function standing(token, take)
   local record, share, own_record, all_ended
   if value == token then
@@ -127,8 +127,8 @@ local function standing(token, take)
     forced_by(last and last.take or take, token) or ended and 'ended' or nil
 end
 
--- What is left of a lease of ours (ms; -1: no expiry), and its end as server time, ms (-1:
--- never). Only the record of one who shares the lock has an end.
+-- What is left of the client's lease (ms; -1: no expiry), and when it ends (server, ms; -1: never).
+-- Only a shared holder's record has an end.
 local function lease_end(record)
   local now = now_ms()
   local left = record and record.ends and tonumber(record.ends) - now or call('PTTL', lock)
@@ -142,8 +142,9 @@ local function say_ours(record)
   return {'ours', left, ends, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
 end
 
--- How long what is known of a share outlives its lease, so that the next take, or a look, finds
--- that its run was lost. They would pile up: each has a name of its own.
+-- How long a shared holder's record outlives its lease, so that the next take, or a look, finds
+-- that its run was lost. It must expire, because each record has a key of its own: they would pile
+-- up.
 local LOST_KEPT_MS = 86400000
 
 local function write_record(record, now, left)
@@ -151,17 +152,18 @@ local function write_record(record, now, left)
   call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
--- The set outlives the lock: what is in it then did not release.
+-- The set outlives the lock: the holders that are in it then did not release.
 local function keep_holders(left)
   local ms = whole(left + math.max(LOST_KEPT_MS, left))
   call('PEXPIRE', holders, ms)
-  -- By its name: a script that only extends is not given this key, which would be watched then.
+  -- By its name: a script that only extends does not get this key, because the server would watch
+  -- it.
   try('PEXPIRE', meta:sub(1, -5) .. 'slots', ms)
 end
 
--- The lock's key lasts as long as the last lease, and up to half as long again, so that it
--- seldom changes: the server notifies all who share it of a change. With `exactly` it is also shortened,
--- if it would outlast the last lease by far.
+-- Makes the lock's key last as long as the last lease, and up to half as long again, so that it
+-- seldom changes: the server notifies all shared holders of a change. With `exactly` the expiry is
+-- also shortened if the key would outlast the last lease by far.
 local function keep(now, last, exactly)
   local left, need = call('PTTL', lock), last - now
   if left >= need and not (exactly and left > 3 * need + 1000) then return end
@@ -169,8 +171,8 @@ local function keep(now, last, exactly)
   keep_holders(need)
 end
 
--- Some holder has left. If none with an unexpired lease is left, the lock goes at once, so
--- that the waiters can be called now.
+-- A shared holder has left. If no unexpired lease is left, the lock is deleted at once, so that the
+-- waiters can be called now.
 local function settle(now)
   local last, ends = last_to_end()
   if last and ends > now then return keep(now, ends, true) end
@@ -186,7 +188,7 @@ local function skips_now()
   return not was.err and was[1] == of and was[2] or '0', of
 end
 
--- For people: if it cannot be written, the operation still goes on.
+-- The counts are for people: if one cannot be written, the operation still goes on.
 local function count(field, number)
   try('HINCRBY', counts, field, whole(number))
   try('PEXPIRE', counts, whole(kept_ms()))

@@ -1,40 +1,40 @@
 -- The queue of waiters.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
--- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this;
---          whether it listens on its channel; when it asked last (ms); until when it is its
---          turn (ms; 0: it was not called since it asked); what it asked for; its record
+-- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this text;
+--          whether the waiter listens on its channel; when it last asked (ms); until when it is its
+--          turn (ms; 0: it was not called since it asked); what it requests; its record
 --
--- A client that frees the lock, or finds it free, calls the first waiter on that waiter's
--- own channel ("turn"); from then on no other client may take the lock, for a while. A
--- waiter that listens counts as alive as long as its channel has a subscriber, whatever a
--- clock says: it subscribes in the same transaction as it asks, so it is never in the queue
--- without listening. Orders of events:
+-- A client that frees the lock, or finds it free, calls the first waiter on the waiter's own
+-- channel ("turn"). For a while after that, no other client may take the lock. A waiter that
+-- listens counts as alive as long as its channel has a subscriber, whatever a clock says: it asks
+-- and subscribes in one transaction, so it is never in the queue without listening. Orders of
+-- events:
 --
---   The called waiter asks -> it takes the lock -> the new first one is notified ("held").
---   Another client, which knows no queue, was faster -> the called waiter is refused ->
---     its turn is over, and it waits on in its place.
---   The called waiter is frozen, or cut off with its connection still open -> the next
---     client that asks after its turn drops it, and calls all that come before itself, of
---     the first NEAR, at once -> the first of these that lives takes the lock, after the
---     same turn for all. Back again, the dropped one asks, and has its place by when it came.
---   The first is dead: its channel has no subscriber -> the next client that asks, calls
---     or notifies drops it -> and goes on to the next one.
---   The first leaves, or is dropped, while the lock is held -> the new first one is
---     notified, since it has to listen for touches by clients that know no queue.
---   A waiter that asks leaves its channel for the moment before its transaction and is
---     called in that moment -> it is dropped as if dead -> it is back in its place when
---     its transaction comes; the waiter called in its stead asks, and calls it.
+--   The called waiter asks -> it takes the lock -> the new first waiter is notified ("held").
+--   Another client, which knows no queue, is faster -> the called waiter is refused -> its turn is
+--     over, and it keeps its place.
+--   The called waiter is frozen, or cut off with its connection still open -> after its turn, the
+--     next client that asks drops it, and calls all of the first NEAR that come before this client
+--     at once -> the first of these that is alive takes the lock, after one turn for all -> the
+--     dropped waiter recovers and asks -> it gets its place by when it first came.
+--   The first waiter is dead: its channel has no subscriber -> the next client that asks, calls or
+--     notifies drops it -> and goes on to the next waiter.
+--   The first waiter leaves, or is dropped, while the lock is held -> the new first one is
+--     notified, because it must listen for touches by clients that know no queue.
+--   A waiter that asks leaves its channel for the moment before its transaction, and is called in
+--     that moment -> it is dropped as if dead -> its transaction puts it back in its place -> the
+--     waiter that was called in its stead asks, and calls it.
 --   The called waiter gives up -> it hands the call on.
---   A waiter of a newer format -> it counts as long as it listens, and is called -> an older
---     one after it is refused once the lock is free.
+--   A waiter has a newer format -> it counts as long as it listens, and is called -> an older
+--     waiter after it is refused once the lock is free.
 --   A waiter may not listen -> it counts until it should have asked again.
---   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another
---     server) -> of the first NEAR, each asks if it has not heard for 2.5 s that another
---     has ("seen"), those in front first, so that mostly one does -> it calls all that come
---     before itself. So it is enough that one of these is alive. A waiter that comes among
---     them since others have left hears "seen", too. One that comes among the first
---     NEAR_BEFORE hears "near": an older dlock asks every 3 s from then on.
+--   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another server) ->
+--     each of the first NEAR asks if it has not heard for 2.5 s that another one has ("seen"); the
+--     front ones come first, so that usually only one asks -> it calls all that come before it ->
+--     so it is enough that one of these is alive.
+--   Others leave, so that a waiter is now among the first NEAR -> it hears "seen", too. Among the
+--     first NEAR_BEFORE -> it hears "near": an older dlock asks every 3 s from then on.
 
 local TURN_MS, REST_MS = 1500, 1000
 local POLLER_MS, KEPT_MS, NEAR, NEAR_BEFORE = 4500, 3600000, 65, 8
@@ -51,13 +51,14 @@ local function channel_of(id)
   return queue:sub(1, -6) .. 'wake:' .. id
 end
 
--- Returns whether the server knows of nobody that heard it.
+-- True if the server knows of no subscriber that heard the message.
 local function tell(id, message)
   return try('PUBLISH', channel_of(id), message) == 0
 end
 
--- Returns {head} of the queue without it; nil if nothing can be written (a replica, a full
--- disk, an ACL): it stays, and a caller that goes through the queue must stop there.
+-- Removes a waiter. Returns {head} of the rest of the queue; nil if nothing can be written (a
+-- replica, a full disk, an ACL): the waiter stays, and a caller that goes through the queue must
+-- stop there.
 local function remove(id)
   if try('ZREM', queue, id) ~= 1 then return nil end
   try('HDEL', waiters, id)
@@ -67,7 +68,7 @@ local function remove(id)
   return {head = first_waiter()}
 end
 
--- The first must know that it is the first, and until when the lock is held.
+-- Notifies the first waiter that it is the first, and until when the lock is held.
 local function tell_first(id)
   local left = try('PTTL', lock)
   return tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
@@ -87,20 +88,20 @@ local function write_waiter(it)
     table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
 end
 
--- Times in the future are from before the server's clock was set back.
+-- A time in the future is from before the server's clock was set back, and does not count.
 local function has_asked(waiter, now, within)
   return waiter.asked <= now and waiter.asked + within > now
 end
 
--- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
+-- True even if that cannot be found out. PUBLISH would also count subscribers to a pattern.
 local function lives(waiter, now)
   if not waiter then return false end
   if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
   return try('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
 end
 
--- The first live waiter; {} if there is none, or if the asker is the first. Dead ones
--- before it are dropped.
+-- The first live waiter; {} if there is none, or if the asker is the first. Drops the dead waiters
+-- before it.
 local function first_alive(now, asker)
   local dropped = false
   while true do
@@ -124,7 +125,7 @@ local function fits(waiter, now)
   return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
 end
 
--- A waiter that does not listen comes when it would have asked.
+-- The turn of a waiter that does not listen ends when it should have asked again.
 local function call_waiter(waiter, now)
   waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
   write_waiter(waiter)
@@ -132,8 +133,8 @@ local function call_waiter(waiter, now)
   return {id = waiter.id, ends = waiter.turn}
 end
 
--- The waiters after the first show now whether they live, so that nobody has to wait for one
--- after the other.
+-- Calls the waiters between the first and the asker at once: they show now whether they are alive,
+-- so that the asker does not have to wait for one after the other.
 local function call_before(asker, now)
   for _, id in ipairs(try('ZRANGE', queue, 1, NEAR - 1)) do
     if id == asker then return end
@@ -142,12 +143,12 @@ local function call_before(asker, now)
   end
 end
 
--- Calls the first live waiter, if its request fits and it has not been called already. A
--- waiter that is blocked for another reason must show that it lives, if it has not for
--- long and another client asks. If the first has not come, or none has called it, it may be
--- frozen, and so may others. Returns {id, ends, newer}: the waiter before the asker
--- (nil: none, or unknown); until when it is its turn (nil: it is not called); what the
--- script answers if the lock is free and the waiter's format is newer.
+-- Calls the first live waiter if its request fits and it was not called yet. If its request does
+-- not fit, the waiter must show that it is alive: it is called if another client asks and it has
+-- not asked for REST_MS. If the asker finds the first waiter uncalled, or has to drop it after its
+-- turn, other waiters may be frozen, too (call_before()). Returns {id, ends, newer}: id of the
+-- waiter before the asker (nil: none, or unknown); when its turn ends (nil: it is not called); what
+-- the script answers if the lock is free and the waiter's format is newer.
 local function call_next(now, asker)
   local dropped = false
   while true do
@@ -174,7 +175,7 @@ local function tell_head(now, id)
   if id and tell_first(id) then first_alive(now) end
 end
 
--- A client has left the lock, or the head of the queue: calls the waiter that may have the
+-- A client has released the lock, or left the head of the queue: calls the waiter that may have the
 -- lock now, or notifies the new head, `id`.
 local function hand_on(now, id)
   if value and not is_shared() then
@@ -190,8 +191,8 @@ local function leave(id, now)
   if rest and first == id then hand_on(now, rest.head) end
 end
 
--- What an ACL says against the command, in the words of Redis before 7, 7.0, and since 7.2;
--- false for any other reply.
+-- The error by which an ACL denies the command, in the words of Redis before 7, of 7.0, and of 7.2
+-- and later; false for any other reply.
 local function denial(reply, command)
   local err = type(reply) == 'table' and reply.err
   for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
@@ -200,11 +201,11 @@ local function denial(reply, command)
   return false
 end
 
--- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but for
--- what is set here; with `seen` the others that are near are notified. Returns why waiters cannot be
--- called, if that is not known yet on its connection ('': they can): a client that may not
--- call cannot be called either, since the same user releases the lock; nor can one that may
--- not join the queue.
+-- Adds the waiter `it` to the queue, or shows that it still waits. `it` is as waiter_of() returns
+-- it, without what is set here. With `seen` the other waiters that are near are notified. Returns
+-- why waiters cannot be called, if that is not known yet on the waiter's connection ('': they can).
+-- A client that may not call cannot be called either, because the same user releases the lock; nor
+-- can a client that may not join the queue.
 local function enqueue(it, came, listens, seen, now)
   local called = listens == 'try' and try('PUBLISH', channel_of(it.id), '')
   local queued = denial(try('ZADD', queue, whole(came), it.id), 'ZADD')

@@ -1,21 +1,22 @@
--- Releases the lock if it is still ours: compare-and-delete.
+-- Releases the lock if the client still has it: compare-and-delete.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms),
---       hold (ms for which others must still be kept out; 0: none; "": as asked for at the
---       take), "lost" if the lease was over before its command, otherwise when the lease ends
---       (server, ms; "": given up, and perhaps never taken), "1" if a try of the take had no
---       answer and may come yet, when its run ended (wall clock, ms), how ("": nothing has run),
---       when it began (0: as the take says, which may have been long on its way), its fence (0:
---       as the take says; in a quorum they differ), id of the request if another process took it
--- Returns {"released", "now"}, or with what could not be written of it, {"released", ""}: it
---         had been before, {"gone" or "other", "forced USER@HOST", "late" (not lost: it has
---         ended since), "ended" or ""}
+--       hold (ms for which others must still be kept out; 0: none; "": as requested at the
+--       take), "lost" if the lease ended before its command did, otherwise when the lease ends
+--       (server, ms; "": the take is given up, and may never have happened), "1" if a try of the
+--       take got no answer and may still arrive, when its run ended (wall clock, ms), how ("":
+--       nothing has run), when it began (0: as the record of the take says; the take may have been
+--       long on its way), its fence (0: as the record says; in a quorum they differ), id of the
+--       request if another process acquired the lock
+-- Returns {"released", "now"}, perhaps with what could not be written; {"released", ""}: the lock
+--         had been released before; {"gone" or "other", "forced USER@HOST", "late" (not lost: the
+--         lease has ended since), "ended" or ""}
 --
--- A server that refuses writes for its state (OOM, NOREPLICAS, MISCONF, READONLY) refuses the
--- first one of a script. So the first one of a release is one that is not allowed to fail, and
--- that needs no memory: either all is written, or nothing, and the release is sent again. A late
--- one writes the run or fails.
+-- A server that refuses writes because of its state (OOM, NOREPLICAS, MISCONF, READONLY) refuses
+-- the first write of a script. So the first write of a release is one that ends the script if it
+-- fails, and that needs no memory: either all is written, or nothing is, and the release is sent
+-- again. A late release writes the run or fails.
 
 -- include common.lua
 
@@ -48,7 +49,7 @@ local function note_release(who)
   if not known.fence and not no_meta then try('PEXPIRE', meta, whole(kept_ms())) end
 end
 
--- Most releases are of an exclusive lock that nobody waits for, and need no more than this.
+-- Most releases are of an exclusive lock without waiters, and need no more than this.
 if holder and value == token and id == holder.take and not holder.released and not outside and not given_up and not may_come and
   (hold or tonumber(holder.hold) or 0) == 0 and not try('ZRANGE', queue, 0, 0)[1] then
   hold = 0
@@ -59,15 +60,15 @@ end
 
 -- include holders.lua queue.lua
 
--- The record of our run if nothing has ended it, which is late then: the lease has ended, and
--- nothing says that it was lost before. Those who come to share the lock later must not
--- find the record of a run without an end.
+-- A shared holder's record if its run has not ended. The release is late then: the lease has ended,
+-- and nothing says that it was lost before. The record is deleted, because a holder that joins
+-- later must not find a run without an end.
 local function late_share()
   local share = own and read_record(own)
   return share and share.take == id and not share.released and call('DEL', own) and share
 end
 
--- What is written although the lock is not ours.
+-- Writes the end of the run although the client no longer has the lock.
 local function note_end(how, record, counted)
   local lost = how ~= 'released'
   local run = known.unended == '1' and holder and holder.take == id and holder
@@ -121,15 +122,15 @@ local how, record = standing(token, id)
 -- With --owner the next holder may have the same token.
 if outside and past('requests', outside, '') then how, record = 'released', nil end
 if given_up then
-  -- With --owner other takes have this token as well: unless something says that this
-  -- take happened, the lock is theirs.
+  -- With --owner other takes have the same token: unless a record says that this take happened, the
+  -- lock belongs to another one.
   if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
 
--- A take that is still on its way must not find the lock free: no client is left to release
--- it. A lost take is withdrawn as well, so that the loss is counted once, though the answer to
--- this may be lost and the release come again.
+-- A take that is still on its way must not find the lock free, because no client is left to release
+-- it. A lost take is withdrawn as well, so that the loss counts once even if the answer to this
+-- release is lost and the release is sent again.
 local counted = past('withdrawn', id, '')
 local withdraws = not no_meta and not counted and (may_come or how ~= 'ours' and how ~= 'released' and id ~= '')
 if how ~= 'ours' then
@@ -142,8 +143,8 @@ hold = hold or math.max(0, (tonumber(who.hold) or 0) - now_ms())
 if record then release_share(record) else release_exclusive() end
 note_release(who)
 if withdraws then written(note('withdrawn', id, '-', '')) end
--- The process that watches this lease must learn what became of it, however often others
--- have the lock meanwhile.
+-- The process that watches this lease must learn what became of the lease, however often others
+-- hold the lock meanwhile.
 if outside then written(note('requests', outside, who.take or '-', '-')) end
 if hold > 0 then tell_head(now_ms(), first_waiter()) else hand_on(now_ms(), first_waiter()) end
 return {'released', 'now', unwritten}

@@ -1,9 +1,9 @@
--- Checks whether a share of the lock is still ours; reads nothing that other holders change
--- when they come and go, and stands without common.lua, which describes the keys.
+-- Checks whether the client still has a share of the lock. It reads nothing that changes when other
+-- holders come and go, and does not include common.lua, which describes the keys.
 --
 -- KEYS: lock, own
 -- ARGV: take id ("": the token alone, which is in the key's name, counts)
--- Returns {"ours", left (ms), when it ends (server, ms)} or {"unclear"}: check.lua knows why
+-- Returns {"ours", left (ms), when it ends (server, ms)} or {"unclear"}: check.lua must decide
 
 local lock, own = unpack(KEYS)
 local found = redis.pcall('GET', own)

@@ -2,7 +2,7 @@
 
 -- include common.lua holders.lua queue.lua
 
--- No key of the lock, but none that could be taken either.
+-- The lock's key does not exist, but the lock cannot be taken either.
 if not value and no_meta then return {'unusable', meta, 'it is not a hash'} end
 if not value and not ((tonumber(known.fence) or 0) < 9007199254740991) then return {'unusable', meta, 'its fence has reached its maximum'} end
 
@@ -55,10 +55,10 @@ local function list_holders()
   return list
 end
 
--- {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last fence, last owner,
--- released (wall clock, ms), what is left of a pause (ms), by whom, why, takes, conflicts, timeouts,
--- losses, waited (ms), held (ms), failures in a row, runs and skips since the success, last run, last
--- success, the first waiters, owners}
+-- {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last fence, last
+-- owner, released (wall clock, ms), what is left of a pause (ms), by whom, why, takes, conflicts,
+-- timeouts, losses, waited (ms), held (ms), failures in a row, runs and skips since the success,
+-- last run, last success, the first waiters, owners}
 local function state(now)
   local paused = pause_left(now)
   local number, first = list_waiters(now)
@@ -83,7 +83,7 @@ local function state(now)
   local owners = {}
   if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
-    -- Another client has removed the set: the key blocks others until it ends.
+    -- Another client has removed the set: the key blocks others until it expires.
     if #list == 0 then owners[1] = owner_state('', call('PTTL', lock), nil, now) end
     for _, holder in ipairs(list) do
       if holder.ends > now then owners[#owners + 1] = owner_state(holder.token, holder.ends - now, holder.record, now) end

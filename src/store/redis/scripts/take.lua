@@ -4,16 +4,16 @@
 -- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply), record of
 --       the holder, mode, slots, hold (ms), what a refusal means ("asks": the client asks again;
 --       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up),
---       ms waited, when it came first (server, us; 0: now), whether it will listen ("1", or
+--       ms waited, when it first came (server, us; 0: now), whether it will listen ("1", or
 --       "try": it is not known yet on this connection whether its user may call waiters), how
---       long the run is remembered (ms), least time since the start of the last success (ms; 0: any),
---       "1" if it asks because it has not heard for long that another waiter has
+--       long the run is remembered (ms), least time since the start of the last success (ms; 0:
+--       any), "1" if it asks because it has not heard another waiter ask for long
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
---     -1: not known), mode in force, "1" if the lock is free but earlier waiters are asked first,
---     how many earlier waiters there are (-1: not known), when we came first, why waiters cannot
---     be called, slots in force and taken ("": another mode), what is left of a pause (ms), by
---     whom, why, record of the holder ('': not known)}
+--     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
+--     how many earlier waiters there are (-1: not known), when the client first came, why waiters
+--     cannot be called, slots in force and taken ("": another mode), what is left of a pause (ms),
+--     by whom, why, record of the holder ('': not known)}
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
@@ -33,16 +33,17 @@ if is_new or came > now_us then came = now_us end
 
 -- --- the plain take ---
 
--- Fences rise by the clock if keys are lost or the server is emptied, and by the last fence
--- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
+-- A fence is the server's clock, or the last fence + 1 if that is higher. So fences rise even if
+-- keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53, in
+-- microseconds until 2255.
 local function next_fence()
   local last = known.fence and tonumber(known.fence) or 0
   if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
   return whole(math.max(now_us, last + 1))
 end
 
--- What every take writes into meta, which must not expire before the clock has passed the
--- fence, or a later fence would be lower: a server's clock may have been far ahead.
+-- What every take writes into meta. Meta must not expire before the clock has passed the fence,
+-- because a later fence would be lower: a server's clock may have been far ahead.
 local function note_take(fence, ...)
   if not value and known.unended == '1' and last_holder() then
     end_run(last_holder(), '0', 'lost')
@@ -59,7 +60,7 @@ local function new_record()
   return wanted .. 'format ' .. whole(FORMAT) .. '\n' .. (hold > 0 and 'hold ' .. whole(now + hold) .. '\n' or '')
 end
 
--- The lock itself comes last: a failure before it leaves no lock behind.
+-- The lock's key is written last: a failure before that leaves no lock behind.
 local function take_exclusive()
   local fence, problem = next_fence()
   if problem then return problem end
@@ -70,10 +71,10 @@ local function take_exclusive()
 end
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
--- Held up on its way, and given up meanwhile: no process is left to release it.
+-- This take was held up on its way, and given up meanwhile: no process is left to release the lock.
 if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
 
--- Most takes find a free lock that nobody waits for, and need no more than this.
+-- Most takes find a free lock without waiters, and need no more than this.
 if not value and mode == 'exclusive' and (known.mode or mode) == mode and refusal ~= 'queues' and once_per == 0 and
   not known.pause_ends and not try('ZRANGE', queue, 0, 0)[1] then
   return take_exclusive()
@@ -83,7 +84,7 @@ end
 
 -- --- refusals ---
 
--- The caller gives up, and does not run.
+-- The client gives up, and does not run its command.
 local function skip()
   local skips, of = skips_now()
   if known.kept ~= '0' then try('HSET', counts, 'skips_of', of, 'skips', whole((tonumber(skips) or 0) + 1)) end
@@ -91,8 +92,8 @@ local function skip()
   if not is_new then leave(id, now) end
 end
 
--- The answer if the last success began so short a time ago that the job is done, by the clocks
--- of the hosts.
+-- The answer if the job is done already: by the clocks of the hosts, the last success began less
+-- than once_per ago.
 local function done()
   local began = once_per > 0 and tonumber(string.match(known.success or '', '^%d+'))
   local since = tonumber(wanted:match('\nsince (%d+)')) or 0
@@ -103,7 +104,7 @@ local function done()
   return {'done', start or '0', host or ''}
 end
 
--- How many come before us, and why waiters cannot be called.
+-- Returns how many waiters come before this client, and why waiters cannot be called.
 local function note_refusal()
   if refusal == 'conflict' or refusal == 'timeout' then
     count(refusal .. 's', 1)
@@ -134,7 +135,7 @@ end
 
 local DROPPED_MOST = 20
 
--- Holders whose leases have ended, or whose lock another client has removed.
+-- Removes holders whose leases have ended, or whose lock another client has removed.
 local function drop(members)
   local lost = false
   for _, member in ipairs(members) do
@@ -153,7 +154,8 @@ local function drop(members)
   if lost then try('HSET', meta, memory()) end
 end
 
--- Those from before the lock was free; of a crowd, the rest is not remembered.
+-- Removes the shared holders from before the lock was free. Of a crowd, only the first DROPPED_MOST
+-- runs are remembered.
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   local old = allowed(try('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
@@ -161,8 +163,8 @@ local function forget_old_holders()
   if old.err or #old > 0 then call('UNLINK', holders, taken) end
 end
 
--- The take whose reply was lost did happen, and its record is gone (evicted). A token that no
--- user chose is ours alone: the lock is released, and taken again.
+-- If the take whose reply was lost did happen, but its record is gone (evicted), releases the lock,
+-- so that it is taken again. Only for a token that no user chose: no other client can have it.
 local function release_unrecorded()
   if not again or token ~= id then return end
   if value == token and known.owner ~= token then
@@ -175,9 +177,10 @@ end
 
 -- --- other takes ---
 
--- The answer if this is the record of a take whose reply was lost: that take did happen. WAIT counts
--- the replicas that have what its own connection wrote last, and the take was written on
--- another one. Without meta (evicted), the mode is from the take.
+-- The answer if this is the record of the take whose reply was lost: that take did happen. Meta is
+-- written again, because WAIT only counts replicas that have the last write of its own connection,
+-- and the take was written on another one. If meta is gone (evicted), the mode is from this
+-- request.
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
   local fence = record.fence or known.fence
@@ -208,8 +211,8 @@ local function take_share(slot, last)
   return {'taken', fence, ttl, slot, ends}
 end
 
--- Only a waiter may have asked for reports of touches: the lock is read last, so that the
--- server reports what comes after our own change.
+-- Only a waiter may have requested reports of touches. For a waiter the lock is read last, so that
+-- the server reports what comes after this script's own change.
 local function take(slot, last)
   local answer = done()
   if answer then return answer end
@@ -220,8 +223,8 @@ local function take(slot, last)
   return answer
 end
 
--- Returns {ours, ends, newer}: whether it is our turn; if not, until when it is another
--- waiter's; what to answer if that is not known.
+-- Returns {ours, ends, newer}: whether it is this client's turn; if not, when another waiter's turn
+-- ends; the answer if that waiter's format is newer.
 local function may_go()
   local first = first_waiter()
   if not first or first == id then return {ours = true} end
@@ -231,16 +234,15 @@ end
 
 -- --- the states of the lock ---
 
--- The lowest slot that is free; none if that cannot be known.
+-- The lowest free slot; nil: none is free, or taken and holders do not agree.
 local function free_slot()
   if call('BITCOUNT', taken) ~= call('ZCARD', holders) then return nil end
   local slot = call('BITPOS', taken, 0)
   return slot < tonumber(slots) and slot or nil
 end
 
--- Every shared holder is alive as long as its own lease. The mode in force, and the number of
--- slots, is that of the holders. Those whose leases have ended leave the set, as many as one
--- call can see to.
+-- Joins the shared holders, whose mode and number of slots are in force. Each counts as long as its
+-- own lease. Holders whose leases have ended leave the set, at most DROPPED_MOST in one call.
 local function join(last)
   local record = share_of(own, now)
   drop(call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
@@ -267,7 +269,7 @@ local function ask_sharers()
     value = false
     return nil
   end
-  -- Holders have one format.
+  -- All holders of a lock have one format.
   local same = tonumber(known.format or 1) == FORMAT
   if last and same and mode == known.mode and slots == known.slots then return join(ends) end
   -- Without the set, its holders are not known.
