@@ -1,6 +1,6 @@
-/* A backend over several Redis backends. Each call asks all servers at once and goes by what a
- * majority says; the server's own backend does the work there. store/quorum/round.c says which
- * thread owns what, store/quorum/lease.c lists every order of events of a lease. */
+/* A backend over several Redis backends. Each call asks all servers at once, and a majority
+ * decides; each server's own backend does the work there. store/quorum/round.c says which thread
+ * owns what, store/quorum/lease.c lists every order of events of a lease. */
 #include "store/quorum/backend.h"
 
 #include "store/quorum/quorum_int.h"
@@ -15,7 +15,7 @@
 
 /* --- news and calls ------------------------------------------------------ */
 
-/* 0 is no time at all. */
+/* The sooner of two times, of which 0 is none. */
 static struct deadline sooner(struct deadline a, struct deadline b)
 {
     return a.boot_ns == 0 || (b.boot_ns > 0 && deadline_before(b, a)) ? b : a;
@@ -58,17 +58,17 @@ static struct call quorum_listen(struct backend *backend)
 
 enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-/* Patience for what is better done on the slow servers, too. A server without the pause
- * that is to end answers LOCK_GONE. */
+/* Patience for a request that the slow servers should carry out, too. A server without the pause
+ * that must end answers LOCK_GONE. */
 static struct duration judge_slow(const struct quorum *quorum)
 {
     int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
-/* On how many servers the owner has the lock. Fills in what one of them alone does not know:
- * the fence (a server has what its own clock gave, a lower one from the take, or a higher one
- * if it joined later), and the TTL, which is shorter if it joined later. */
+/* Returns on how many servers the owner has the lock. Fills in what one server alone may not know:
+ * the fence, of which a server may only have the lower one that its own clock gave at the take, or
+ * a higher one if it joined later; and the TTL, which is shorter on a server that joined later. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -103,14 +103,14 @@ static bool has_owner(const struct quorum *quorum, int least)
     return false;
 }
 
-/* Lowers *least, on how many servers an owner must have the lock to be shown, if there is none
- * but the lock is not free either. LOCK_UNAVAILABLE: an owner may have it on servers that do
- * not answer, too; so the lock must not be taken for free. */
+/* *least is on how many servers an owner must have the lock to be shown. Lowers *least if no owner
+ * has so many, but the lock is not free either. LOCK_UNAVAILABLE: an owner may also have the lock
+ * on servers that do not answer, so the lock must not pass for free. */
 static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
                                      struct errmsg *why)
 {
     int unknown = quorum->count - quorum_count(quorum, RESULT_OK);
-    int most = *least; /* that one client has */
+    int most = *least; /* servers on which one client has the lock */
     while (most > 0 && !has_owner(quorum, most))
         most--;
     if (most == 0 || most == *least)
@@ -145,7 +145,7 @@ static int64_t newest_ms(const struct run_record *run)
     return run->began_ms > run->end.ended_ms ? run->began_ms : run->end.ended_ms;
 }
 
-/* A run begins on a majority. On fewer, a lost one is a take that was given back. */
+/* A run begins on a majority. A lost run on fewer servers is a take that was given back. */
 static bool has_run(const struct quorum *quorum, const struct run_record *run)
 {
     int same = 0;
@@ -157,9 +157,8 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed some runs: the newest success is shown, with what the
- * server says that knows of the most runs since then; and the newest run, by the hosts'
- * clocks. */
+/* A server that was down has missed some runs. So the newest success is shown, with the counts of
+ * the server that knows of the most runs since then; and the newest run, by the hosts' clocks. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
@@ -176,14 +175,14 @@ static struct run_memory find_memory(const struct quorum *quorum)
             newest = *memory;
         newest.last = last;
     }
-    /* A clock that was behind may have made the last run older than the success. */
+    /* A clock that was slow may have made the last run older than the success. */
     if (newest_ms(&newest.success) > newest_ms(&newest.last))
         newest.last = newest.success;
     return newest;
 }
 
-/* The best informed server knows of the most owners that are shown; of several the one with
- * the highest fence. */
+/* The best informed server knows of the most owners that are shown. If several do, the one with the
+ * highest fence counts. */
 static struct lock_state *best_informed(struct quorum *quorum, int least)
 {
     struct lock_state *best = &quorum->members[0].state;
@@ -200,7 +199,7 @@ static struct lock_state *best_informed(struct quorum *quorum, int least)
     return best;
 }
 
-/* Shows what the best informed server says, except for what goes by all of them. */
+/* Shows the state on the best informed server, except for what all servers decide together. */
 static void show(struct quorum *quorum, int least, struct lock_state *to)
 {
     struct lock_state *best = best_informed(quorum, least);
@@ -237,8 +236,8 @@ static enum lock_result ask_remove(struct quorum_member *member, void *about, st
     return member->store->force_release(member->store, *key, &member->state, bound, &member->why);
 }
 
-/* A removal shows what there was anywhere. A server that hangs is not waited for at each key
- * of a list. */
+/* A removal shows what there was on any server. For each key of a list, only the servers that
+ * answered before are asked, so that a server that hangs does not delay every key. */
 static enum lock_result look(struct quorum *quorum, const char *key, enum purpose purpose,
                              struct lock_state *to, struct bound bound, struct errmsg *why)
 {
@@ -271,7 +270,7 @@ static enum lock_result look(struct quorum *quorum, const char *key, enum purpos
     return result;
 }
 
-/* A lock on a minority is no lock, which base.note reports. */
+/* A lock on a minority is no lock; base.note reports it. */
 static enum lock_result quorum_look(struct backend *backend, const char *key,
                                     struct lock_state *state, struct bound bound,
                                     struct errmsg *why)
@@ -300,8 +299,9 @@ static enum lock_result ask_pause(struct quorum_member *member, void *about, str
     return store->pause(store, pausing->key, pausing->pause, bound, &member->why);
 }
 
-/* A lock is paused if it is on a majority. What a resumption leaves on a minority keeps
- * others out if servers are down as well: so it has to reach all. */
+/* A lock is paused if it is paused on a majority. The end of a pause must reach all servers,
+ * because a pause that is left on a minority keeps clients out if other servers are down as
+ * well. */
 static enum lock_result quorum_pause(struct backend *backend, const char *key,
                                      const struct pause *pause, struct bound bound,
                                      struct errmsg *why)
@@ -323,10 +323,10 @@ static enum lock_result quorum_pause(struct backend *backend, const char *key,
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* The keys that any of the servers names; under the quorum's mutex, as the round shares
- * them. */
+/* The keys that any of the servers names. The threads of the round share them, under the quorum's
+ * mutex. */
 struct found_keys {
-    struct listing listing; /* of any of the servers */
+    struct listing listing; /* for each of the servers */
     pthread_mutex_t *mutex;
     struct key_list list;
     bool short_of_memory;
@@ -384,8 +384,8 @@ static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_
            strcmp(a->path, b->path) == 0;
 }
 
-/* Databases of one server live and die together. A server with two names is not
- * recognized here: the second take on it finds the key of the first. */
+/* Databases of one server count as one server, because they fail together. A server with two names
+ * is not recognized here: the second take on it finds the key of the first. */
 static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
 {
     for (int i = 0; i < a->host_count; i++)

@@ -1,12 +1,11 @@
-/* One lock on several independent servers, held by the client that has it on a majority
- * of them: Redlock (redis.io, "Distributed Locks with Redis"), with what its critics ask
- * for. M. Kleppmann ("How to do distributed locking", 2016) shows that no such lock is
- * safe against a holder that stops for longer than its lease without a number that rises
- * and that the resource checks: that is the fence, which is raised on a majority before
- * the command starts. The lease is counted on a clock that cannot be set, and from before
- * the servers were asked, as S. Sanfilippo answered ("Is Redlock safe?", 2016). A server
- * whose own clock jumps, or that restarts empty, is one of a minority as long as it is
- * alone. */
+/* One lock on several independent servers: the client that has the lock on a majority of them holds
+ * it. This is Redlock (redis.io, "Distributed Locks with Redis"), with what its critics ask for. M.
+ * Kleppmann ("How to do distributed locking", 2016) shows that no such lock is safe against a
+ * holder that stops for longer than its lease, unless the resource checks a number that rises. That
+ * number is the fence, which is raised on a majority before the command starts. The lease is
+ * counted on a clock that cannot be set, and from before the servers were asked, as S. Sanfilippo
+ * answered ("Is Redlock safe?", 2016). A server whose own clock jumps, or that restarts empty, is
+ * only a minority as long as it is alone. */
 #ifndef DLOCK_STORE_QUORUM_BACKEND_H
 #define DLOCK_STORE_QUORUM_BACKEND_H
 

@@ -1,59 +1,57 @@
-/* Taking a lock on several servers, and keeping and releasing it.
+/* Takes a lock on several servers, and keeps and releases it.
  *
- * Every order of events of a take. N servers, of which `need` are a majority.
+ * Every order of events of a take. `need` servers are a majority.
  *
- *   A majority grants it -> the slow ones are waited for as long again as the others
- *     took, then cut short -> each check asks those that do not have the lock to join
- *     (join()), so that it does not remain on a bare majority for long.
- *   A majority grants it, but one of these was so slow that the lease is nearly over ->
- *     the lease counts from before each was asked -> the waiter gives such a lease back
+ *   A majority grants it -> the slow servers get as long again as the others took, and are then cut
+ *     short -> each check asks the servers that do not have the lock to join (join()), so that it
+ *     does not remain on a bare majority for long.
+ *   A majority grants it, but one of these servers was so slow that the lease is nearly over -> the
+ *     lease counts from before each server was asked -> the waiter gives such a lease back
  *     (run/acquisition.c).
- *   The fences differ, because each comes from a clock -> the highest is written to as
- *     many others as make a majority before the take counts -> the next holder's
- *     majority has a server in common with these, which then gives a higher one, whatever
- *     its clock shows. (A read of a register kept by a majority writes back what it has
- *     read for the same reason: Attiya, Bar-Noy and Dolev, 1995.) If the fence does not
- *     reach a majority: not taken.
- *   The lock is taken away between the take and the fence -> as if another client had got
- *     a part, as long as enough servers can be asked.
- *   One holder has a majority -> refused -> what we got of the others is released within
- *     the same call, so that a minority never keeps others out.
- *   Several clients ask at once and each gets a part -> all release -> each asks again
- *     after a random time, which is longer each time in a row. No order of arrival is kept:
- *     the servers' queues would have different ones, and the first waiter on one server
- *     could block the first on two others for ever. Those that have not answered by then
- *     may be just those that are missing, or down -> they are given as long again as the
- *     others took, and longer each time in a row, so that a hanging server does not hold up
- *     all contenders, and a distant one is still heard; at least a second if the request
- *     asks only once.
- *   A minority is down -> it counts as not granted. A majority is down -> the lock is
- *     released wherever it was granted, and an outage is reported.
- *   A take got no answer, or was cut short -> it may have been carried out, or may be
- *     still -> it is "owed": released at once, before the next take on that server, or
- *     when the wait is given up; and each take has an id of its own, so that an old one
- *     that is late is never taken for the next.
- *   The caller is cancelled -> all is owed -> its release() settles it.
+ *   The fences differ, because each comes from a clock -> before the take counts, the highest one
+ *     is written to so many others that a majority has it -> the next holder's majority has a
+ *     server in common with these, which then gives a higher fence, whatever its clock shows. (A
+ *     read of a register kept by a majority writes back what it has read for the same reason:
+ *     Attiya, Bar-Noy and Dolev, 1995.) If the fence does not reach a majority, the lock is not
+ *     acquired.
+ *   The lock is removed between the take and the fence -> as if another client had got a part, as
+ *     long as enough servers can be asked.
+ *   One holder has a majority -> refused -> the same call releases what this client got on other
+ *     servers, so that a minority never keeps others out.
+ *   Several clients ask at once, and each gets a part -> all release -> each asks again after a
+ *     random time, which is longer for each split in a row. No order of arrival is kept: the
+ *     servers' queues would have different ones, and the first waiter on one server could block the
+ *     first on two others for ever.
+ *   Some servers have not answered when a client has a part: they may complete its majority, or be
+ *     down -> they get as long again as the others took, and longer for each split in a row, so
+ *     that a hanging server does not hold up all contenders, and a distant one is still heard; at
+ *     least a second if the request asks only once.
+ *   A minority is down -> it counts as not granted. A majority is down -> the lock is released
+ *     wherever it was granted, and an outage is reported.
+ *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
+ *     so -> the take is "owed": it is released at once, before the next take on that server, or
+ *     when the wait is given up. Each take has an id of its own, so that an old take that arrives
+ *     late never passes for the next one.
+ *   The caller is cancelled -> all takes are owed -> the caller's release() settles them.
  *
  * While the lock is held:
  *
- *   A minority says that the lock is gone, is down or lies -> a majority still grants it,
- *     and no other client can have one -> the check asks that minority to take the lock
- *     again, for the rest of the lease.
- *   So many say that it is gone that those that have granted it, and have not lost it,
- *     are no majority -> lost, at once: the others may grant it to another client, though
- *     we cannot ask them.
- *   It was released on so many, with its own token -> the command runs on, if most of the
- *     servers that end the majority say so; servers that a release reached earlier do not
- *     count.
- *   So many are down that neither is certain -> the deadline that a majority gave stays
- *     in force.
- *   Its fence is on a bare majority since the take, or a server has lost it -> the first
- *     check there raises it.
- *   It was extended on some -> the lease ends when a majority no longer has it.
- *   No process holds it (--acquire), and a server comes back without it -> no check gives
- *     it to that server, but the next extension does.
- *   It is released on a majority -> done; the others are given a moment, and clear by
- *     themselves when the lease ends, which -v reports: they block no client as long as a
+ *   A minority says that the lock is gone, is down or lies -> a majority still grants the lock, and
+ *     no other client can have one -> the check asks that minority to take the lock again, for the
+ *     rest of the lease.
+ *   So many say that the lock is gone that the servers that have granted it, and have not lost it,
+ *     are no majority -> lost, at once: the others may grant it to another client, even if this
+ *     process cannot ask them.
+ *   The lock was released on so many, with its own token -> the command runs on if most of the
+ *     servers that end the majority say so; servers that a release reached earlier do not count.
+ *   So many are down that neither is certain -> the deadline that a majority gave stays in force.
+ *   The fence is on a bare majority since the take, or a server has lost it -> the first check on
+ *     a server without it raises it there.
+ *   The lease was extended on some servers -> it ends when a majority no longer has it.
+ *   No process holds the lock (--acquire), and a server comes back without it -> no check gives it
+ *     to that server, but the next extension does.
+ *   The lock is released on a majority -> done -> the others get a moment; if they do not answer,
+ *     the lock ends there with the lease, which -v reports. They block no client as long as a
  *     majority of the servers is free. */
 #include "store/quorum/quorum_int.h"
 
@@ -62,12 +60,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Between two tries to have a server join, and before the first if it has lost the lock. */
+/* The pause between two tries to have a server join, and before the first try if it has lost the
+ * lock. */
 static const struct duration join_interval = {1 * NS_PER_S};
 
 /* --- what is owed -------------------------------------------------------- */
 
-/* Called for the last take, if no earlier one is owed: it is owed from now on. */
+/* From now on the last take is owed on this server, unless an earlier one is owed already. */
 static void owe(struct quorum_member *member)
 {
     if (member->standing != MEMBER_OWES) {
@@ -77,14 +76,14 @@ static void owe(struct quorum_member *member)
     member->standing = MEMBER_OWES;
 }
 
-/* True if no lock of ours is there any more. */
+/* True if this client's lock is no longer on that server. */
 static bool is_settled(enum lock_result result)
 {
     return result == LOCK_OK || lock_is_past(result);
 }
 
-/* Releases what an earlier take may have left on this server. Nothing is owed any more if
- * the server knows what became of that take. */
+/* Releases what an earlier take may have left on this server. If the server knows what became of
+ * that take, nothing is owed any more. */
 static enum lock_result settle(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -100,7 +99,7 @@ static enum lock_result settle(struct quorum_member *member, void *about, struct
     return result;
 }
 
-/* Releases wherever our lock may be, or may still arrive. */
+/* Releases the lock wherever it may be, or a take may still arrive. */
 static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 {
     FOR_MEMBERS (member, quorum) {
@@ -118,7 +117,7 @@ static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 
 /* --- asking for the lock ------------------------------------------------- */
 
-/* A take that begins by settling what is owed. */
+/* Takes the lock on one server, after settling what is owed there. */
 static enum lock_result take_on(struct quorum_member *member, const struct lock_request *request,
                                 struct lease *lease, struct holder *holder, struct bound bound)
 {
@@ -131,9 +130,9 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
     return result;
 }
 
-/* If the lock on a server is our own take, by its id (this process may hold the lock from
- * before, with --attach, or because dlock has executed another dlock): either an earlier
- * take came late, which must not pass for an ancestor of ours that holds the lock; or this
+/* Recognizes an own take that holds the lock on a server by its take id, because this process may
+ * also hold the lock from before (with --attach, or because dlock has executed another dlock).
+ * Either an earlier take came late: it must not pass for an ancestor that holds the lock. Or this
  * server is asked under another name as well. */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
@@ -162,14 +161,14 @@ static struct duration grace(const struct quorum *quorum, struct duration least,
     return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
 }
 
-/* How often a time is doubled. */
+/* How often a time is doubled: for each split in a row. */
 static int doublings(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
     return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
 }
 
-/* The partial take blocks others as long as this lasts. A request that asks only once must
+/* The partial take blocks other clients during this time. But a request that asks only once must
  * not be denied the lock just because a server is far away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
@@ -183,7 +182,7 @@ static struct duration judge_take(const struct quorum *quorum)
     int spare = quorum->count - quorum->need;
     int ok = quorum_count_round(quorum, RESULT_OK);
     int held = quorum_count_round(quorum, RESULT_HELD);
-    /* A holder that stays can have a slow server join later. */
+    /* A process that stays to hold the lock can have a slow server join later. */
     if (ok >= quorum->need)
         return grace(quorum, quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1),
                      DURATION_MS(100));
@@ -212,7 +211,7 @@ static enum lock_result ask_check(struct quorum_member *member, void *about, str
     return result;
 }
 
-/* The members that grant the lease without its fence; of these the first `most`. */
+/* The members that grant the lease without its fence; the first `most` of them. */
 static member_set without_fence(const struct quorum *quorum, const struct lease *lease, int most)
 {
     member_set without = 0;
@@ -236,9 +235,9 @@ static bool raise_on(struct quorum *quorum, struct lease *lease, member_set who,
     return quorum_round(quorum, &(struct quorum_question){ask_check, lease, NULL, who}, bound);
 }
 
-/* Gives the highest fence to a majority. At first only as many are asked as are needed; if
- * these are slow and there are others, all are. LOCK_OK: a majority has it. LOCK_HELD: the
- * lock has been taken away since. */
+/* Gives the highest fence to a majority. At first asks only as many servers as are needed; if these
+ * are slow and there are others, asks all. LOCK_OK: a majority has the fence. LOCK_HELD: the lock
+ * has been removed since the take. */
 static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease, struct bound bound,
                                      struct errmsg *why)
 {
@@ -280,10 +279,10 @@ static int count_same(const struct quorum *quorum, const struct holder *holder)
     return same;
 }
 
-/* Finds the holder to wait for: the one with a majority, with the lease that ends first. An
- * owner that has less is just another contender: it must not be named, and above all not be
- * taken for an ancestor of this process that holds the lock. A success that a majority knows
- * is known to one server of any majority, so one that says so is enough. */
+/* Finds the holder to wait for: the owner with a majority, and of its leases the one that ends
+ * first. An owner that has less is just another contender: it must not be named, and above all must
+ * not pass for an ancestor of this process that holds the lock. If a majority knows of a success,
+ * any other majority includes a server that does, so one that says so is enough. */
 static void find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
@@ -305,7 +304,7 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
 }
 
-/* All waiters know the end of the holder's lease, and should not come at the same moment. */
+/* All waiters know when the holder's lease ends, and must not all ask at that moment. */
 static struct deadline time_to_ask(const struct quorum *quorum, const struct holder *holder)
 {
     struct duration most = {(quorum->splits > 0 ? 20 * NS_PER_MS : 50 * NS_PER_MS)
@@ -318,8 +317,8 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* --- take ---------------------------------------------------------------- */
 
-/* No server keeps a place in a queue for us. An earlier lease that was given back may
- * still exist if the release got no answer. */
+/* No server keeps a place in a queue for a waiter. If the release of an earlier lease got no
+ * answer, that lease may still exist. */
 static void begin_take(struct quorum *quorum, const struct lock_request *request)
 {
     FOR_MEMBERS (member, quorum) {
@@ -380,10 +379,10 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* --- joining ------------------------------------------------------------- */
 
-/* Makes a server without our lock take it as well. If the answer to an earlier try was
- * lost, the server knows its id. The lease ends when it ends on the others: the time to
- * settle and to connect does not make it longer, or it would creep on if one server after
- * the other forgets it. */
+/* Makes a server without the lock take it as well. If the answer to an earlier try was lost, the
+ * server recognizes its id. The lease ends there when it ends on the others. The time to settle and
+ * to connect must not make it longer, because the lease would creep on if one server after another
+ * forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -412,8 +411,8 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     return ask_check(member, about, bound);
 }
 
-/* Asks these members to join. The caller's answer does not depend on them: they get time to
- * connect, take and raise, no more. Returns whether the caller was cancelled. */
+/* Asks these members to join. The caller's answer does not depend on them, so they only get time to
+ * connect, take and raise. Returns whether the caller was cancelled. */
 static bool have_join(struct quorum *quorum, member_set who, struct lease *lease,
                       struct bound bound)
 {
@@ -422,10 +421,10 @@ static bool have_join(struct quorum *quorum, member_set who, struct lease *lease
                         bound_within(bound, most));
 }
 
-/* Has the servers without the lock join. If one more server forgets the lock, another client
- * may get it: so the next try does not wait for the next check, which may be 10 s away
- * (quorum_news()). A server that stays down is asked ever more rarely, until another one
- * loses the lock. A server on which it was released is not asked: the release may be on its
+/* Has the servers without the lock join when it is time. If one more server forgets the lock,
+ * another client may get it, so the next try does not wait for the next check, which may be 10 s
+ * away (quorum_news()). A server that stays down is asked ever more rarely, until another one loses
+ * the lock. A server on which the lock was released is not asked, because the release may be on its
  * way to the others. */
 static bool join_when_due(struct quorum *quorum, struct lease *lease, struct bound bound)
 {
@@ -453,10 +452,9 @@ static void adopt(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* No server grants anything to those that it has forgotten, or never knew. A client that
- * removes the lock everywhere does not reach all servers at the same moment: a server
- * that has just lost the lock is not asked to take it again at once, or the lock would
- * never be lost. */
+/* Records which servers have lost the lease, and ends it there. A client that removes the lock
+ * everywhere does not reach all servers at the same moment. So a server that has just lost the lock
+ * is not asked to take it again at once: otherwise the lock would never be lost. */
 static void forget_lost(struct quorum *quorum, const struct lease *lease)
 {
     FOR_MEMBERS (member, quorum) {
@@ -470,8 +468,7 @@ static void forget_lost(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* Takes in the lease as a majority has it: as on the server of the majority where it ends
- * first. */
+/* Adopts the lease as a majority has it: as on the server of the majority where it ends first. */
 static void take_in(const struct quorum *quorum, struct lease *lease)
 {
     lease->deadline = quorum_deadline(quorum);
@@ -530,9 +527,9 @@ static enum lock_result ask_extend(struct quorum_member *member, void *about, st
     return store->extend(store, &member->lease, extension->how, bound, &member->why);
 }
 
-/* No process checks a detached lock. So an extension gives it to the servers that have come
- * back without it, with what the others know of its holder. A server is left alone if
- * another client holds the lock there, or a release has reached it. */
+/* No process checks a detached lock. So an extension gives the lock to the servers that have come
+ * back without it, with what the others know of its holder. A server is left alone if another
+ * client holds the lock there, or a release has reached it. */
 static void give_detached(struct quorum *quorum, struct lease lease, struct bound bound)
 {
     struct lock_state state;
@@ -570,7 +567,7 @@ enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enu
 {
     struct quorum *quorum = quorum_of(backend);
     struct extension extension = {lease, how};
-    /* A minority that still has a lost lock would keep it for longer. */
+    /* Without this check, a minority that still has a lost lock would keep it for longer. */
     enum lock_result result = quorum_check(backend, lease, bound, why);
     if (result != LOCK_OK)
         return result;
@@ -589,7 +586,7 @@ struct release {
     member_set granted; /* these have the lock as far as is known; others may have it */
 };
 
-/* Releases our lock if the server has it or may have it. */
+/* Releases the lock if the server has it or may have it. */
 static enum lock_result ask_release(struct quorum_member *member, void *about, struct bound bound)
 {
     const struct release *release = about;
@@ -609,8 +606,8 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
     return store->release(store, &lease, bound, &member->why);
 }
 
-/* A server that has the lock would keep it to the end of the lease: once there is a
- * verdict, it is worth some time; one that may have it is worth a little. */
+/* A server that has the lock would keep it to the end of the lease. So once there is a verdict, a
+ * server that has the lock gets some more time, and one that may have it gets a little. */
 static struct duration judge_release(const struct quorum *quorum)
 {
     const struct release *release = quorum->question->about;

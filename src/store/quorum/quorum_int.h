@@ -1,5 +1,5 @@
-/* Several stores that keep one lock together: it is held by the client that has it in a
- * majority of them. Declarations that the files of the quorum share. */
+/* Several stores that keep one lock together: the client that has the lock in a majority of them
+ * holds it. The declarations that the files of the quorum share. */
 #ifndef DLOCK_STORE_QUORUM_QUORUM_INT_H
 #define DLOCK_STORE_QUORUM_QUORUM_INT_H
 
@@ -16,19 +16,20 @@ enum {
     RESULT_HELD = 1 << LOCK_HELD, /* by another client */
     RESULT_PAST = 1 << LOCK_GONE | 1 << LOCK_FOREIGN | 1 << LOCK_ENDED | 1 << LOCK_RELEASED,
     RESULT_MISCONFIGURED = 1 << LOCK_REFUSED | 1 << LOCK_INVALID,
-    RESULT_BAD = RESULT_MISCONFIGURED | 1 << LOCK_CANT_CREATE | 1 << LOCK_SYSTEM, /* it is no use */
+    RESULT_BAD = RESULT_MISCONFIGURED | 1 << LOCK_CANT_CREATE | 1 << LOCK_SYSTEM, /* permanent */
     RESULT_SILENT = 1 << LOCK_UNAVAILABLE | 1 << LOCK_CANCELLED,
     RESULT_FAILED = RESULT_BAD | RESULT_SILENT,
 };
 
-/* The standing of our lease on one of the servers. It is a lock as long as a majority
- * grants it, even if these cannot be asked at the moment; a server that has never granted
- * it, or has lost it, may grant it to another client. A bit each, for sets of them. */
+/* The standing of this process's lease on one server. The lock is held as long as a majority grants
+ * the lease, even if these servers cannot be asked at the moment. A server that has never granted
+ * the lease, or has lost it, may grant the lock to another client. One bit each, for sets of
+ * them. */
 enum member_standing {
-    MEMBER_WITHOUT = 1,  /* it has no lock of ours: it never granted one, or has lost it */
-    MEMBER_OWES = 2,     /* a take of ours may still be carried out, and must be released */
-    MEMBER_GRANTS = 4,   /* or may do so: of another process's lease only the token is known */
-    MEMBER_RELEASED = 8, /* by us, or by another process with our token: not taken there again */
+    MEMBER_WITHOUT = 1,  /* no lease there: never granted, or lost since */
+    MEMBER_OWES = 2,     /* a take may still be carried out there, and must be released */
+    MEMBER_GRANTS = 4,   /* or may grant: of another process's lease only the token is known */
+    MEMBER_RELEASED = 8, /* by this process, or another with its token: not taken there again */
     MEMBER_LACKS = MEMBER_WITHOUT | MEMBER_OWES,
 };
 
@@ -55,7 +56,7 @@ struct quorum_member {
     struct holder holder;    /* of LOCK_HELD */
     struct lock_state state; /* of a look */
     struct pause pause;      /* that a take or a look has found */
-    bool started;            /* a thread of its own */
+    bool started;            /* in a thread of its own */
     pthread_t thread;
 };
 
@@ -80,17 +81,17 @@ struct quorum {
     struct quorum_member members[QUORUM_MOST];
 
     /* The takes. */
-    struct lock_request request; /* of the lock that we have, or asked for last, with our take id */
+    struct lock_request request; /* the last one, with the take_id below */
     char first_id[TOKEN_SIZE];   /* of the first take */
-    char take_id[TOKEN_SIZE];    /* of the last one: it begins with that of the first */
+    char take_id[TOKEN_SIZE];    /* of the last take: begins with first_id */
     int takes;
-    int splits;            /* how often in a row it was refused though no client has a majority */
+    int splits;            /* refusals in a row although no client has a majority */
     struct deadline again; /* when to ask again for a lock that is held */
 
     /* While the lock is held. */
-    struct deadline join_at;    /* when to ask members without the lock to take it as well */
+    struct deadline join_at;    /* when to ask members without the lock to join */
     struct duration join_pause; /* before that */
-    int news_fd;                /* an epoll(7) of the members' own; -1: none */
+    int news_fd;                /* an epoll(7) of the members' news; -1: none */
 
     struct errmsg note, warning; /* what base.note and base.warning point to */
     unsigned noted;              /* the members that the note is about, one bit each */
@@ -100,10 +101,10 @@ struct quorum {
     const struct quorum_question *question;
     struct bound bound;
     struct deadline start;
-    struct deadline cut;     /* until when the members are waited for */
+    struct deadline cut;     /* when the wait for the members ends */
     struct deadline decided; /* when the first cut was set */
     int cut_fd;              /* a timerfd of the cut */
-    int cancel_fd;           /* for all waits: an epoll(7) of cut_fd and of the caller's own */
+    int cancel_fd;           /* for all waits: an epoll(7) of cut_fd and the caller's cancel_fd */
     pthread_mutex_t mutex;
 };
 
@@ -122,22 +123,22 @@ static inline struct quorum *quorum_of(struct backend *backend)
 /* Before the first round. LOCK_OK; LOCK_SYSTEM with *why set. */
 enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why);
 
-/* Asks the members of the question at the same time, each in a thread but the last, which
- * the caller's thread asks, and waits for them as long as its patience and the bound say.
- * Then each of these has a result, LOCK_CANCELLED if it was cut short; the others keep
- * theirs. Returns whether the bound's own cancel descriptor is readable. */
+/* Asks the members of the question at the same time: the last one in the caller's thread, each
+ * other one in a thread of its own. Waits for them as long as the patience and the bound allow.
+ * Then each of these members has a result, LOCK_CANCELLED if it was cut short; the other members
+ * keep theirs. Returns whether the bound's own cancel descriptor is readable. */
 bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
                   struct bound bound);
 
-/* Patience for a question that may take its time: once there is a verdict, the slow members
- * get some more time. */
+/* Patience for a question that is not urgent: once a majority has said yes, the slow members get
+ * some more time; once the lease is lost, none. */
 struct duration quorum_judge(const struct quorum *quorum);
 
-/* A limit in milliseconds that suits near servers would cut short all distant ones: time
- * for so many rounds of the others, `least` to 1 s. */
+/* The time that so many rounds would take at the pace of the last one that had a verdict, between
+ * `least` and 1 s. A fixed limit that suits near servers would cut short all distant ones. */
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
-/* After a round that has asked all for a verdict. */
+/* Learns the pace from a round that has asked all members for a verdict. */
 void quorum_learn_pace(struct quorum *quorum);
 
 /* During a round: the members that have not answered yet. */
@@ -150,26 +151,26 @@ member_set quorum_members(const struct quorum *quorum, unsigned standings);
 member_set quorum_answered(const struct quorum *quorum, unsigned results);
 int quorum_count(const struct quorum *quorum, unsigned results);
 
-/* The same during a round, of those that have answered. A member that is not asked has no
- * lock of ours, or was released before. */
+/* The same during a round, of the members that have answered. A member that is not asked counts by
+ * its last result if it has released the lock, otherwise as LOCK_GONE. */
 int quorum_count_round(const struct quorum *quorum, unsigned results);
 
 /* LOCK_OK if a majority has done what the last round asked; otherwise *why says why not. */
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
 
-/* A majority's verdict on a lease after a round that has asked all servers that may have
- * had it, before their standing changes by it. With *why set: LOCK_OK; LOCK_GONE,
- * LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if those that have not lost it are no majority;
- * otherwise the reason why it is unknown. */
+/* The majority's verdict on a lease, after a round that has asked all servers that may have had the
+ * lease (`may_have`), and before the answers change their standing. LOCK_OK. With *why set:
+ * LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if the servers that have not lost the lease
+ * are no majority; otherwise the reason why the verdict is unknown. */
 enum lock_result quorum_verdict(const struct quorum *quorum, member_set may_have, bool cancelled,
                                 struct errmsg *why);
 
-/* If too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM if there would be no
- * majority even if all others came back; otherwise LOCK_UNAVAILABLE. */
+/* If too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM if there would be no majority even
+ * if all unreachable servers came back; otherwise LOCK_UNAVAILABLE. */
 enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why);
 
-/* Of `count` servers' values (a deadline, a fence): the highest that a majority reaches,
- * or all of them if they are fewer; sorts the values. */
+/* Returns the highest of `count` values (deadlines, fences) that a majority of the servers reaches;
+ * the lowest if there are fewer values than a majority. Sorts the values. */
 int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 
 /* The pause that a majority of the servers has. */
@@ -184,8 +185,8 @@ void quorum_note(struct quorum *quorum, bool taken);
 /* Reports in base.note the members that `what` has not reached. False if there are none. */
 bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there);
 
-/* The same after a release: the members that it has not reached. If a majority of them may
- * have the lock still, that is a warning. */
+/* The same after a release. It is a warning if a majority of the servers may still have the
+ * lock. */
 void quorum_note_left(struct quorum *quorum);
 
 /* --- store/quorum/lease.c: as in store/backend.h -------------------------- */

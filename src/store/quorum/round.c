@@ -1,4 +1,4 @@
-/* Asking the members of a quorum, and what a majority makes of the answers.
+/* Asks the members of a quorum, and judges by a majority of the answers.
  *
  * Ownership:
  *
@@ -9,21 +9,21 @@
  *   the rest of struct
  *   quorum                   written by the caller before it starts a thread.
  *   cut_fd                   set under the mutex; disarmed by the caller when no round is
- *                            on. Every wait of a member is over once it is readable, or
- *                            the caller's own cancel descriptor.
+ *                            on. Every wait of a member ends once cut_fd or the caller's
+ *                            own cancel descriptor is readable.
  *
  * Orders of events:
- *   all answer -> each thread ends when it has -> the caller joins them.
- *   enough answer -> the last of these sets the time that the patience gives the others ->
- *     it passes -> all their waits end, and each reports what it knows, so that no thread
- *     is ever left over from a round. Answers too late for the verdict count all the same.
+ *   all answer -> each thread ends after its answer -> the caller joins them.
+ *   enough answer -> the last of these sets the time that the patience gives the others -> the
+ *     time passes -> all their waits end, and each thread reports what it knows -> no thread is
+ *     ever left over from a round. An answer that is too late for the verdict still counts.
  *   the bound passes -> each thread keeps to it by itself.
- *   the caller is cancelled -> all are, at the same moment.
- *   no thread can be started -> the caller asks that server after its own: reaching the
+ *   the caller is cancelled -> all waits end at the same moment.
+ *   no thread can be started -> the caller asks that server after its own, because reaching the
  *     user's limit of processes is no reason to leave a lock on a server.
  *
- * All are joined before a round returns: the fork of the command, or of a guard, finds no
- * thread but its own. */
+ * All threads are joined before a round returns, so that the fork of the command, or of a guard,
+ * finds no thread but its own. */
 #include "store/quorum/quorum_int.h"
 
 #include "util/thread.h"
@@ -46,7 +46,7 @@ member_set quorum_missing(const struct quorum *quorum)
     return missing;
 }
 
-/* Waits no longer than the question's patience says. Under the mutex. */
+/* Shortens the wait to what the question's patience says. The caller has the mutex. */
 static void set_cut(struct quorum *quorum)
 {
     const struct quorum_question *question = quorum->question;
@@ -95,7 +95,7 @@ enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why
                        strerror(errno));
 }
 
-/* The member that the caller's thread asks: the last one; NULL: none is asked. */
+/* Returns the member that the caller's thread asks, which is the last one; NULL: none is asked. */
 static struct quorum_member *begin_round(struct quorum *quorum,
                                          const struct quorum_question *question, struct bound bound)
 {
@@ -265,9 +265,9 @@ static void add_members(const struct quorum *quorum, unsigned results, const cha
     }
 }
 
-/* A problem that no retry mends is always reported; a minority that is down, or has lost
- * its keys, is what a quorum is for. The note stays the same as long as it is about the
- * same members, whatever they answer. */
+/* A problem that no retry solves is always a warning. A minority that is down, or has lost its
+ * keys, is only noted, because that is what a quorum is for. The note stays the same as long as it
+ * is about the same members, whatever they answer. */
 void quorum_note(struct quorum *quorum, bool taken)
 {
     member_set others = quorum_answered(quorum, ~(unsigned)RESULT_OK);
@@ -338,10 +338,10 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
     return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
 }
 
-/* A lease that was released with its own token lets the command run on: so most of the
- * servers that had it until now must say so, not just one that a release has reached, now
- * or long ago, when the others lost their keys. A server that was slow to release it had it
- * to the end of the lease: if these make up a majority, it was not lost. */
+/* If the lease was released with its own token, the command runs on. So most of the servers that
+ * had the lease until now must say so: a release may have reached just one of them, now or long
+ * ago, when the others lost their keys. A server that was slow to release the lease had it to its
+ * end (LOCK_ENDED): if such servers help to make up a majority, the lease was not lost. */
 static enum lock_result loss(const struct quorum *quorum, member_set may_have, int missing,
                              struct errmsg *why)
 {
@@ -369,7 +369,7 @@ static enum lock_result loss(const struct quorum *quorum, member_set may_have, i
     return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
 }
 
-/* A server that cannot be asked may still have it; one that never granted it keeps no
+/* A server that cannot be asked may still have the lease; a server that never granted it keeps no
  * client out. */
 enum lock_result quorum_verdict(const struct quorum *quorum, member_set may_have, bool cancelled,
                                 struct errmsg *why)
