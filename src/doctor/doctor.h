@@ -1,6 +1,7 @@
 /* --doctor: can a lock be trusted here, and if not, why? Each check adds rows to the findings, in
- * the order in which they were found. The findings are a table for people, JSON for programs, and
- * an exit status. Texts in them may be foreign: they are escaped when they are printed. */
+ * the order in which it finds them. The findings are printed as a table for people or as JSON for
+ * programs, and decide the exit status. Texts in the findings may be foreign: they are escaped when
+ * they are printed. */
 #ifndef DLOCK_DOCTOR_DOCTOR_H
 #define DLOCK_DOCTOR_DOCTOR_H
 
@@ -10,11 +11,11 @@
 enum finding_result {
     FINDING_OK,
     FINDING_NOTE, /* worth knowing, or impossible to find out */
-    FINDING_WARN, /* a lock holds, but something near it will hurt */
+    FINDING_WARN, /* locks work, but something near them will cause trouble */
     FINDING_FAIL, /* a lock cannot be acquired here, or cannot be trusted */
 };
 
-/* A lock can be acquired, but must not be trusted: no exit status of a run says so. */
+/* A lock can be acquired, but must not be trusted; no exit status of a run means that. */
 enum { FINDING_UNTRUSTED = 1 };
 
 struct finding {
@@ -29,7 +30,7 @@ struct finding {
 struct findings {
     const char *section; /* of the rows that are added from now on: a literal */
     const char *subject; /* of the section: the server, the directory; NULL: none; not copied */
-    const char *check;   /* their name */
+    const char *check;   /* the name of these rows */
     struct finding *list;
     size_t count, room;
     bool short_of_memory; /* rows are missing */
@@ -74,9 +75,9 @@ void findings_free(struct findings *findings);
 bool doctor_examine(struct backend *store, const struct lock_request *request,
                     struct findings *findings, struct bound bound);
 
-/* Plays the life of a lock for real, between a holder and a waiter with backends of the same
- * store; no other process uses the lock of the request. Nothing is left in the store, if the
- * store allows that. */
+/* Tries out the whole life of a lock, between a holder and a waiter with backends of the same
+ * store; no other process uses the lock of the request. Leaves nothing in the store, if the store
+ * allows that. */
 void doctor_trial(struct backend *holder, struct backend *waiter,
                   const struct lock_request *request, struct findings *findings,
                   struct bound bound);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The purposes of the commands: all that is missing for a purpose is one row. */
+/* The purposes of the commands: one row reports all that is missing for a purpose. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
 static const char denied[] = "the permissions in dlock-redis(7)"; /* only helps if refused */
@@ -29,9 +29,9 @@ static const struct {
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
 
-/* The words \1 to \11 (octal) are the keys, as the scripts are given them, and a channel. An
- * unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make sure that
- * nothing remains for long. */
+/* The words \1 to \11 (octal) stand for the keys, in the order in which scripts get them, and a
+ * channel. An unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make
+ * sure that nothing remains for long. */
 struct
 try {
     enum purpose purpose;
@@ -101,7 +101,7 @@ enum { LISTENING = sizeof listening / sizeof *listening, TRIES = sizeof acting /
 struct verdict {
     char first[400];
     int refused;
-    bool replica; /* that first error is one of a replica */
+    bool replica; /* the first error is a replica's */
     enum lock_result result;
 };
 

@@ -1,5 +1,5 @@
-/* Checks by INFO and CONFIG GET of a server that keeps locks. Providers rename CONFIG, and an ACL
- * may allow neither: an unknown value is no failure. */
+/* Checks a server that keeps locks by INFO and CONFIG GET. Providers rename CONFIG, and an ACL may
+ * allow neither, so an unknown value is no failure. */
 #include "doctor/doctor_int.h"
 
 #include "util/text.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELD_SIZE = 384 }; /* a replica's has the name of its host */
+enum { FIELD_SIZE = 384 }; /* the field of a replica contains its host's name */
 
 static const char not_in_info[] = "unknown: not in INFO";
 
-/* As the server has reported them. */
+/* What the server has reported. */
 struct facts {
     const char *info;
     const char *save, *fsync, *min_replicas; /* settings; NULL: not known */
@@ -62,7 +62,7 @@ static void version(const struct facts *facts, struct findings *findings)
     static const char advice[] = "Redis 6.0 or later, or Valkey";
     char claimed[FIELD_SIZE], own[FIELD_SIZE];
 
-    /* The Redis version, with which other servers claim compatibility. */
+    /* The Redis version with which other servers claim to be compatible. */
     long major = field(facts->info, "redis_version", claimed) ? strtol(claimed, NULL, 10) : 0;
     if (major <= 0) {
         findings_note(findings, NULL, not_in_info);
@@ -176,7 +176,7 @@ static void persistence(const struct facts *facts, struct findings *findings)
                       facts->wait_replicas > 0 ? ", and replicas copy the empty server" : "");
 }
 
-/* The name of the check is that of its field. */
+/* The check has the name of its field. */
 static void last_write(const struct facts *facts, struct findings *findings)
 {
     char last[FIELD_SIZE];

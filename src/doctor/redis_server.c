@@ -283,8 +283,8 @@ static bool check_latency(struct server *server)
 
 /* --- all of them --------------------------------------------------------- */
 
-/* From the cheapest to those that change something: each needs the one before. False: a row says
- * why it is pointless to go on. */
+/* The checks, from the cheapest to those that change something; each needs the one before. False: a
+ * row says why it is pointless to go on. */
 static const struct {
     const char *name;
     bool (*check)(struct server *server);

@@ -1,4 +1,4 @@
-/* The life of a lock, played for real: a holder and a waiter want the same one. */
+/* Tries out the life of a lock: a holder and a waiter want the same one. */
 #include "doctor/doctor_int.h"
 
 #include "lock/lock_name.h"
@@ -11,16 +11,16 @@
 /* How long the store may take to send a notice, and to be cleaned up. */
 static const struct duration notice_limit = {500 * NS_PER_MS}, clean_limit = {2 * NS_PER_S};
 
-/* If a proxy closes the connection of a subscriber, a few tries go by until no subscription is
- * requested any more: watches and waiters do the same. */
+/* If a proxy closes the connection of a subscriber, dlock makes a few tries before it stops
+ * requesting a subscription, as for watches and waiters. */
 enum { TRIES = 4 };
 
-/* One of the two that want the lock. */
+/* The holder or the waiter. */
 struct party {
     struct backend *backend;
     struct lock_request request;
     struct lease lease;
-    struct holder other; /* for which it was refused */
+    struct holder other; /* because of which the take was refused */
     char token[TOKEN_SIZE], take_id[TOKEN_SIZE];
     bool holds;
 };
@@ -68,7 +68,7 @@ static enum lock_result take(struct trial *trial, struct errmsg *why)
     return result;
 }
 
-/* The purpose of it all. */
+/* The waiter must be refused while the holder has the lock: the purpose of a lock. */
 static enum lock_result exclude(struct trial *trial, bool waits, struct errmsg *why)
 {
     enum lock_result result = ask(trial, &trial->waiter, waits, why);
@@ -162,8 +162,9 @@ static enum lock_result release(struct trial *trial, struct errmsg *why)
     return result;
 }
 
-/* True if the waiter is notified of the release, or that the lock was touched: then it must ask a
- * moment later. A notice that cannot be read stays readable for ever. */
+/* True if the waiter is notified of the release, or that the lock was touched, after which it must
+ * ask a moment later. The time is limited, because a notice that cannot be read stays readable for
+ * ever. */
 static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
@@ -232,8 +233,8 @@ static enum lock_result force(struct trial *trial, struct errmsg *why)
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* Each step needs the one before. Of a LOCK_OK that it has not reported, the row is the time; if
- * the lock is not as the step needs it, the store cannot be trusted. */
+/* Each step needs the one before. If a step returns LOCK_OK and has added no row, its row is the
+ * time that it took. If the lock is not as the step needs it, the store cannot be trusted. */
 static const struct {
     const char *name;
     enum lock_result (*run)(struct trial *trial, struct errmsg *why);
@@ -286,7 +287,7 @@ static void clean(struct trial *trial)
     struct bound bound = {deadline_after(clean_limit), -1};
     give_back(&trial->waiter, bound);
     give_back(&trial->holder, bound);
-    /* Two servers behind one address remember something each. */
+    /* If two servers are behind one address, each remembers something. */
     doctor_forget(trial->waiter.backend, trial->waiter.request.key, bound);
     doctor_forget(trial->holder.backend, trial->holder.request.key, bound);
 }
@@ -305,7 +306,7 @@ void doctor_trial(struct backend *holder, struct backend *waiter,
     trial->bound = bound;
     party_init(&trial->holder, holder, request);
     party_init(&trial->waiter, waiter, request);
-    trial->waiter.request.self.pid_start++; /* another process: a store may look for our own */
+    trial->waiter.request.self.pid_start++; /* as another process: a store may look for this one */
 
     size_t done = 0;
     while (done < sizeof steps / sizeof *steps && run_step(trial, done))
