@@ -1,43 +1,41 @@
-/* dlock, the command and what it starts are one process group on one terminal.
- * Where signals come from:
+/* dlock, the command and its descendants are one process group on one terminal. The senders
+ * of signals, and what dlock does:
  *
- *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end) sends to the group:
- *       the command has the signal already, unless it has left the group (timeout,
- *       setsid): then it is passed on.
- *   the terminal, at its end, to the leader of its session alone: if that is dlock
- *       (exec dlock, ssh -t HOST dlock), it is passed on.
- *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU):
- *       passed on; without dlock it would have ended the command.
- *   a process, to dlock alone: passed on. It may have sent to the whole group
- *       (kill %1 in a shell, systemd's KillMode=control-group), which cannot be
- *       distinguished; then the command has it twice.
- *   the command, or what it has started, most often by kill(0): not passed on.
- *       Otherwise a command whose TERM handler ends with `kill 0` would be sent TERM
- *       for ever. A sender that has ended already is not known any more.
+ *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end), to the group -> the command has
+ *       the signal already. If it has left the group (timeout, setsid), dlock passes it on.
+ *   the terminal, at its end, to the leader of its session alone -> if dlock is the leader
+ *       (exec dlock, ssh -t HOST dlock), dlock passes the signal on.
+ *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU) -> dlock passes
+ *       the signal on; without dlock it would have ended the command.
+ *   a process, to dlock alone -> dlock passes the signal on. The process may have sent it to
+ *       the whole group (kill %1 in a shell, systemd's KillMode=control-group). dlock cannot
+ *       distinguish that, and the command then has the signal twice.
+ *   the command or a descendant, most often by kill(0) -> dlock does not pass the signal on.
+ *       Otherwise a command whose TERM handler ends with `kill 0` would receive TERM for
+ *       ever. dlock cannot recognize a sender that has already ended.
  *
- * If the command is ended by a signal that has come to dlock, too, and not from the
- * command, dlock dies of that signal once the lock is released. Otherwise a shell would
- * go on with its loop after Ctrl-C, and a stopped unit of systemd would have failed. The
- * end of the command may be read before the signal, but the kernel reports no end before
- * it has sent a signal to the whole group: so signals are read once more after the end.
+ * If a signal ends the command, and dlock has received it from another sender, dlock dies of
+ * that signal after it has released the lock. Otherwise a shell would go on with its loop
+ * after Ctrl-C, and a stopped unit of systemd would have failed. dlock may read the end of
+ * the command before the signal. But the kernel reports no end before it has sent a signal to
+ * the whole group, so dlock reads signals once more after the end.
  *
- * A job is stopped when its processes are. So dlock stops when the command has,
- * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
- * SIGTSTP to its group, a read from the terminal in the background. If a command
- * handles SIGTSTP and runs on, dlock goes on watching it. dlock does not follow a
- * command that is stopped alone (SIGSTOP, a debugger): its sender may continue it
- * alone, and it would run unwatched. Orders in which that can happen:
+ * A job is stopped when its processes are. So dlock stops if the command has stopped and the
+ * stop was for the whole group: Ctrl-Z, an editor that sends SIGTSTP to its group, a read
+ * from the terminal in the background. If a command handles SIGTSTP and runs on, dlock goes
+ * on watching it. dlock does not stop with a command that is stopped alone (SIGSTOP, a
+ * debugger): the sender may continue the command alone, which would then run unwatched.
+ * Orders in which a stop can happen:
  *
- *   1. SIGTSTP to both -> the command stops -> dlock learns of it and stops. Either
- *      news may come first; a stop that is not followed in stop_window is not
- *      followed any more.
- *   2. The command is continued before dlock gets to stop -> SIGCONT, which came to
- *      both, takes the stop back, and dlock asks /proc right before it stops.
- *   3. dlock is continued alone -> it continues the command.
+ *   1. SIGTSTP to both -> the command stops -> dlock stops. dlock may see the signal or the
+ *      stop first; it does not follow a stop that is older than stop_window.
+ *   2. The command is continued before dlock stops -> SIGCONT, which both receive, cancels
+ *      the stop, and dlock reads /proc right before it stops.
+ *   3. dlock is continued alone -> dlock continues the command.
  *   4. The command is continued alone -> with --tree the guard continues dlock;
- *      without, no process can (the manual says so).
- *   5. dlock is in a script that was stopped with it, so that the shell has already
- *      taken the terminal back -> dlock need not stop, and goes on. */
+ *      without --tree no process can (the manual says so).
+ *   5. dlock is in a script that was stopped too, so the shell has already taken the terminal
+ *      back -> dlock need not stop, and goes on. */
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
@@ -154,13 +152,14 @@ static void own_child_changed(struct child *child, int status)
     if (!guarded) {
         note_change(child->page, status);
     } else if (ended && (WIFSIGNALED(status) || !atomic_load(&child->page->ended))) {
-        /* A guard that has ended tells us nothing about the command, which is being killed. */
+        /* A guard that has ended reports nothing about the command, which is being killed. */
         child->guard_lost = true;
         note_change(child->page, WIFEXITED(status) ? SIGKILL : status);
     }
 }
 
-/* The order counts: a command without a tracer may just have ended, and is reaped. */
+/* The order of the checks counts: a command without a tracer that has just ended is reapable
+ * at the last check. */
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
@@ -202,7 +201,7 @@ void child_reap(struct child *child)
     while (more && drain_goes_on(&drain))
         more = reap_next(child);
     if (more)
-        raise(SIGCHLD); /* the rest wakes us at once */
+        raise(SIGCHLD); /* the rest wakes dlock at once */
 
     drain = (struct drain){0};
     while (child->plan->tree && drain_goes_on(&drain) &&
@@ -211,11 +210,11 @@ void child_reap(struct child *child)
     read_page(child);
 }
 
-/* All descendants whose parents have ended are our children, so a process without children
- * has no descendants; and the kernel reports that in one call, while a walk can miss one that
- * changes its parent meanwhile. A walk is only needed if dlock has children of its own from
- * before the command, or a debugger keeps one from being reaped, and before dlock ends the
- * guard, which is our child too. */
+/* Descendants whose parents have ended are children of dlock, so without children dlock has
+ * no descendants. The kernel reports that in one call, whereas a walk can miss a process that
+ * changes its parent meanwhile. A walk is only needed if dlock has children from before the
+ * command, if a debugger keeps a child from being reaped, or before dlock ends the guard,
+ * which is its child too. */
 struct tree_count child_left(struct child *child)
 {
     struct tree_count left = {.known = true};
@@ -230,7 +229,7 @@ struct tree_count child_left(struct child *child)
     }
     if (!child->childless) {
         left = tree_left(&child->tree);
-        child_reap(child); /* processes that ended during the walks */
+        child_reap(child); /* reaps processes that ended during the walks */
     }
     return left;
 }
@@ -240,15 +239,15 @@ struct tree_count child_left(struct child *child)
 void child_signal(const struct child *child, int number)
 {
     if (child->ended)
-        return; /* reaped: its pid may belong to another */
+        return; /* reaped: another process may have its pid */
     if (child->plan->tree)
         (void)!send(child->guard_fd, &number, sizeof number, MSG_NOSIGNAL | MSG_DONTWAIT);
     else
         kill(child->pid, number);
 }
 
-/* If /proc shows nothing, at least our own child; a stop signal is for the command, since the
- * guard takes none. A guard that outlives its tree may hang, and is killed like the command. */
+/* If /proc shows no process, signals at least our own child. A stop signal goes to the command,
+ * because the guard blocks it. A guard that outlives its tree may hang, so SIGKILL ends it. */
 void child_signal_tree(struct child *child, int number, struct deadline until)
 {
     if (tree_signal(&child->tree, number, until).found > 0 || child->ended)
@@ -261,11 +260,11 @@ void child_signal_tree(struct child *child, int number, struct deadline until)
 
 /* --- job control --------------------------------------------------------- */
 
-/* How long after SIGTSTP a stop of the command still belongs to it: the command may want to
+/* How long after SIGTSTP a stop of the command still counts as its effect: the command may
  * restore the screen first. */
 static const struct duration stop_window = {2 * NS_PER_S};
 
-/* True if the command is stopped at this moment, by /proc; false if that cannot be seen. */
+/* True if /proc shows that the command is stopped at this moment. */
 static bool is_stopped(const struct child *child)
 {
     struct proc_stat stat;
@@ -289,7 +288,7 @@ static bool is_from_others(const struct child *child, const struct signal_event 
     if (event->number == SIGCHLD)
         return false;
     if (event->sender == child->pid || event->sender == child->command)
-        return false; /* the guard woke dlock; or the command, which may have been reaped */
+        return false; /* the guard, to wake dlock; or the command, even if reaped already */
     if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
         say_verbose(child->plan->out, "not passed on, since the command has sent it: %s",
                     signame_format(event->number, name, sizeof name));
@@ -304,7 +303,7 @@ static void pass_on(struct child *child, const struct signal_event *event)
 
     if (child->ended || (event->typed && terminal_has_told(child, event->number)))
         return;
-    /* fg has continued the whole group; kill -CONT only dlock. */
+    /* fg has continued the command too; kill -CONT has continued dlock alone. */
     bool again = event->number == SIGCONT && child->resumed;
     if (again)
         child->resumed = false;
@@ -366,7 +365,7 @@ void child_stop_with_command(struct child *child)
         return;
     bool follow = was_for_the_group(child, number);
     if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
-        child->stopped_by = 0; /* once for each stop, and not much later */
+        child->stopped_by = 0; /* dlock follows a stop once, or it is too late for that */
     if (follow && is_stopped(child)) {
         child->resumed = true;
         signals_stop_here(number);

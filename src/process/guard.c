@@ -1,37 +1,37 @@
-/* dlock may be killed by what no process can catch: SIGKILL, the OOM killer, a crash. The
- * kernel then kills the command (PR_SET_PDEATHSIG), but not what the command has started.
- * That is the job of a guard: a second process, which outlives dlock. It shares dlock's lock
- * file, so that a file lock stays held until the guard has ended.
+/* dlock may die of what no process can catch: SIGKILL, the OOM killer, a crash. The kernel
+ * then kills the command (PR_SET_PDEATHSIG), but not the command's descendants. A guard kills
+ * those: a second process, which outlives dlock. The guard shares dlock's open lock file, so
+ * a file lock stays held until the guard has ended.
  *
- * With --tree the guard stands between dlock and the command, is the reaper of the tree, and
- * misses nothing:
+ * With --tree the guard is the child of dlock, the parent of the command and the reaper of
+ * the tree, and misses nothing:
  *
  *   dlock is killed -> the socket ends, and the guard kills the tree.
- *   dlock is killed while it stops or kills the tree -> the same: dlock signals what is below
- *       the guard, but not the guard, which a SIGSTOP would keep from its work.
- *   the guard is killed -> the kernel kills the command, its descendants become dlock's, and
- *       dlock kills them (run/supervise.c).
- *   both at once -> the kernel kills the command; its descendants live on.
+ *   dlock is killed while it stops or kills the tree -> the same: dlock signals the processes
+ *       below the guard, but not the guard, which a SIGSTOP would keep from its work.
+ *   the guard is killed -> the kernel kills the command, whose descendants become dlock's,
+ *       and dlock kills them (run/supervise.c).
+ *   both are killed at once -> the kernel kills the command; its descendants live on.
  *
- * This guard takes no signal: the terminal's signals reach the command anyway, and dlock passes
- * its own on through the socket.
+ * This guard blocks all signals: the terminal's signals reach the command anyway, and dlock
+ * sends the signals that it passes on through the socket.
  *
  * Without --tree the guard runs beside the command. Init becomes the parent of a killed
- * dlock's descendants, and their descent can no longer be seen. The guard knows a process by
- * two marks:
+ * dlock's descendants, and /proc no longer shows their descent. The guard recognizes a
+ * process by one of two marks:
  *
- *   it was seen below dlock: the guard looks from time to time, and remembers.
- *   its DLOCK_HELD begins with the command's, in which our line is the last one, and it is no
+ *   the guard has seen it below dlock: the guard looks from time to time, and remembers.
+ *   its DLOCK_HELD begins with the command's, whose last line is this dlock's, and it is no
  *   older than dlock.
  *
- * A process that has cleared its environment and was never seen escapes; so does one that was
- * started by a dlock that is killed before it has started its guard. The guard of --tree costs
- * a run of `true` a third of its time; this one starts when the command has run for 30 ms
- * (run/supervise.c), and costs a short command nothing.
+ * A process escapes if it has cleared its environment and was never seen, or if dlock is
+ * killed before it has started the guard. The guard of --tree costs a run of `true` a third
+ * of its time; this guard starts when the command has run for 30 ms (run/supervise.c), and
+ * costs a short command nothing.
  *
- *   dlock is killed -> the kernel wakes the guard, which kills all of them until none is left.
+ *   dlock is killed -> the kernel wakes the guard, which kills the processes until none is left.
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
- *   dlock is killed while it does that -> the guard kills those that dlock has stopped.
+ *   dlock is killed while it does that -> the guard kills the processes that dlock has stopped.
  *   the command ends -> dlock ends the guard before it releases the lock.
  *   the guard is killed -> dlock goes on without it. */
 #include "process/process_int.h"
@@ -60,12 +60,12 @@ struct guard {
     int fd; /* to dlock */
     pid_t command;
     struct guard_page *page;
-    /* Without: */
+    /* Without --tree: */
     const char *held; /* the command's DLOCK_HELD */
 };
 
-/* Kills the tree until none of it is left. Before each further try, find() looks for more of
- * it, and returns false if there is nothing left. */
+/* Kills the tree until no process is left. Before each further try, find() looks for more
+ * processes, and returns false if none is left. */
 __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)(struct guard *))
 {
     struct duration interval = kill_first;
@@ -98,8 +98,8 @@ void note_change(struct guard_page *page, int status)
     }
 }
 
-/* A byte says that the page has news. If the socket is full, dlock has a byte to read
- * already; if dlock is gone, the loop finds out. */
+/* Sends dlock a byte, which means that the page has news. If the socket is full, dlock has a
+ * byte to read already; if dlock is gone, the loop of the guard finds out. */
 static void tell(const struct guard *guard)
 {
     (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -110,12 +110,12 @@ static void command_changed(const struct guard *guard, int status)
     note_change(guard->page, status);
     if (WIFCONTINUED(status))
         kill(guard->dlock,
-             SIGCONT); /* it may have stopped with the command, which must not run alone */
+             SIGCONT); /* dlock may have stopped with the command, which must not run alone */
     tell(guard);
 }
 
-/* False once no child is left: the command has ended, and so have all descendants that became
- * ours when their parents ended. */
+/* False if no child is left: the command has ended, and so have all descendants that became
+ * the guard's children when their parents ended. */
 static bool reap(struct guard *guard)
 {
     for (struct drain drain = {0}; drain_goes_on(&drain);) {
@@ -128,11 +128,11 @@ static bool reap(struct guard *guard)
         if (pid == guard->command)
             command_changed(guard, status);
     }
-    raise(SIGCHLD); /* the rest wakes us at once */
+    raise(SIGCHLD); /* the rest wakes the guard at once */
     return true;
 }
 
-/* An int from dlock is a signal to pass on. Returns false if dlock is gone. */
+/* Passes signals on: each int from dlock is the number of one. False if dlock is gone. */
 static bool pass_on(struct guard *guard)
 {
     struct drain drain = {0};
@@ -178,9 +178,9 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* Waits until the command runs, or the guard has ended: then nothing runs, and the guard's
- * status is the errno. The byte only ends a wait that the page decides, since the guard's last
- * store is visible after its end. Returns 0 or the errno. */
+/* Waits until the command runs, or the guard has ended. If the guard has ended, nothing runs,
+ * and its exit status is the errno. The byte only wakes dlock; the page decides, because the
+ * guard's last store is visible after its end. Returns 0 or the errno. */
 static int wait_for_command(struct child *child)
 {
     struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};
@@ -196,7 +196,7 @@ static int wait_for_command(struct child *child)
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : ECHILD;
 }
 
-/* Forks a guard, which opens nothing more than is open now. */
+/* Forks a guard, which shares what is open now, except the descriptors reserved for a walk. */
 static pid_t fork_guard(const struct child *child, struct guard *guard)
 {
     *guard = (struct guard){.tree = TREE_OWN, .dlock = getpid(), .fd = -1, .page = child->page};
@@ -246,7 +246,8 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
     return getppid() == guard->dlock;
 }
 
-/* Adds the marked processes. This takes time: those that were already seen go first. */
+/* Adds the processes with the mark in their environment. This takes time, so kill_all() first
+ * kills the processes that the guard has already seen. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

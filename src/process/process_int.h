@@ -7,17 +7,17 @@
 #include <stdatomic.h>
 
 /* The state of the command, in memory that dlock shares with the command's process and its
- * guard, since a message could be lost if the socket is full. Zero at the start. */
+ * guard, because a message could be lost if the socket is full. Zero at the start. */
 struct guard_page {
     int exec_errno;        /* written before exec(3) fails in the command's process */
-    atomic_int command;    /* its pid, 0: not started */
-    atomic_int stops;      /* how often it has been stopped */
-    atomic_int stopped_by; /* the signal that has stopped it; 0: it runs */
+    atomic_int command;    /* the command's pid; 0: not started */
+    atomic_int stops;      /* how often the command has been stopped */
+    atomic_int stopped_by; /* the signal that has stopped the command; 0: it runs */
     atomic_int ended;      /* set after status */
-    atomic_int status;     /* its wait status */
+    atomic_int status;     /* the command's wait status */
 };
 
-/* Reports the new state of the command, which waitpid(2) has returned. */
+/* Writes to the page the new state of the command, which waitpid(2) has returned. */
 void note_change(struct guard_page *page, int status);
 
 /* Executes the command in a child of the calling thread. If it cannot be executed, the child
@@ -25,21 +25,22 @@ void note_change(struct guard_page *page, int status);
  * Returns its pid; -1 with errno set. */
 pid_t spawn(const struct command *plan, int *exec_errno);
 
-/* True if our child `pid` has ended; it is left unreaped. */
+/* True if our child `pid` has ended. Does not reap it. */
 bool process_is_reapable(pid_t pid);
 
-/* Sends it to the command alone; once that has ended, to the processes that the guard still
- * waits for. */
+/* Sends the signal to the command alone; after the command has ended, to the processes that
+ * the guard still waits for. */
 void child_signal(const struct child *child, int number);
 
 /* Starts the guard of --tree, which starts the command; sets pid, command and guard_fd.
  * Returns 0 or an errno. The guard ends when the command and every descendant of it have
- * ended; if dlock ends before, the guard kills them all. */
+ * ended; if dlock ends first, the guard kills them all. */
 int tree_guard_start(struct child *child);
 
-/* Forks the guard beside the command. It shares what is open now: a file lock stays held
- * until the guard ends. `held` is the command's DLOCK_HELD: dlock's own may name the lock of
- * an outer dlock, whose other processes live on. Returns its pid; -1 with errno set. */
+/* Forks the guard beside the command. The guard shares what is open now, so a file lock stays
+ * held until the guard ends. `held` is the command's DLOCK_HELD, not dlock's own, which may
+ * name the lock of an outer dlock, whose other processes must live on. Returns the guard's
+ * pid; -1 with errno set. */
 pid_t orphan_guard_start(const struct child *child, const char *held);
 
 #endif

@@ -23,7 +23,7 @@ bool pids_add(struct pids *pids, pid_t pid)
     if (added != NULL)
         *added = pid;
     else
-        pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
+        pids->short_of_memory = true; /* a later walk, with fewer processes, finds it */
     return added != NULL;
 }
 
@@ -58,8 +58,9 @@ static bool list_threads(pid_t pid, struct pids *threads)
     return proc_list(path, threads);
 }
 
-/* Reads the first line, or what fits of it; a truncated line would be a different one, and a
- * newline may also be in a name. False, and text is "", if there is nothing to be read. */
+/* Reads until the text ends with a newline or `size` is reached: one read may return a part
+ * of the line, which would mean something different. A newline may be in a process's name,
+ * so the text may have several lines. False, with text "", if nothing can be read. */
 static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -77,9 +78,9 @@ static bool read_file(const char *path, char *text, size_t size)
     return length >= 0 && used > 0;
 }
 
-/* The numbers of the fields, as proc(5) counts them. State comes first after
- * the command's name, which is in parentheses and may itself contain any
- * character, even a newline: so this cannot be read as a line. */
+/* The numbers of the fields, as in proc(5). State comes first after the command's name. The
+ * name is in parentheses and may contain any character, even a newline, so the fields cannot
+ * be read as a line. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 };
 
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
@@ -117,8 +118,8 @@ static bool is_zombie(const struct proc_stat *stat)
     return stat->state == 'X' || stat->state == 'Z';
 }
 
-/* A leader that has ended is a zombie as long as other threads run. Threads are zombies too
- * if a debugger does not reap them. */
+/* The first thread is a zombie after its end as long as other threads run. Other threads
+ * become zombies if a debugger does not reap them. */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
 {
     struct pids threads = {0};
@@ -133,7 +134,7 @@ bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
     return dead;
 }
 
-/* The pid is asked for last: a process that ends meanwhile has ended. */
+/* kill(2) comes last, so a process that ends meanwhile counts as ended. */
 enum process_life proc_life(struct process_id id)
 {
     struct proc_stat stat;
@@ -220,8 +221,8 @@ bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number)
     return found;
 }
 
-/* A file mounted over the kernel's own, as container managers do, is on another
- * file system. */
+/* Container managers may mount a file over the kernel's own: then it is on another file
+ * system. */
 void proc_boot_id(char *text, size_t size)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";
@@ -236,9 +237,9 @@ void proc_boot_id(char *text, size_t size)
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* time_namespaces(7). The file describes the namespace that children will be
- * in: until it forks or executes a program, a process that has made one may
- * still be in the first. */
+/* Source: time_namespaces(7). timens_offsets describes the namespace that children will be
+ * in. A process that has made one may itself be in the first namespace until it forks or
+ * executes a program. */
 static int64_t read_boot_offset(void)
 {
     static const ino_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
@@ -257,7 +258,7 @@ static int64_t read_boot_offset(void)
 
 int64_t proc_boot_offset(void)
 {
-    static _Atomic int64_t known = INT64_MIN; /* it stays the same for as long as a process runs */
+    static _Atomic int64_t known = INT64_MIN; /* the offset never changes while a process runs */
     int64_t offset = atomic_load(&known);
     if (offset == INT64_MIN) {
         offset = read_boot_offset();
@@ -301,7 +302,7 @@ static bool list_children_of(pid_t pid, pid_t thread, struct pids *children)
     return listed;
 }
 
-/* Adds all processes whose parent it is. */
+/* Adds all processes whose parent is `pid`. */
 static void search_children(pid_t pid, struct pids *children)
 {
     struct pids all = {0};
@@ -315,8 +316,8 @@ static void search_children(pid_t pid, struct pids *children)
     free(all.list);
 }
 
-/* Some kernels list no children (no CONFIG_PROC_CHILDREN; gVisor). If they do, our own list
- * always exists. */
+/* Some kernels list no children (no CONFIG_PROC_CHILDREN; gVisor). On the others, this
+ * process's own list always exists. */
 void proc_children_list(pid_t pid, int threads, struct pids *children)
 {
     struct pids all = {0};

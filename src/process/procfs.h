@@ -8,43 +8,43 @@
 #include <sys/types.h>
 
 struct proc_stat {
-    char name[16]; /* of the program, cut */
+    char name[16]; /* of the program, truncated */
     char state;    /* R, S, D, T, Z, ... */
     pid_t parent;
     int threads;
     /* In clock ticks since boot, the same in all time namespaces. A later process with
-     * the same pid has another one. */
+     * the same pid has another start time. */
     int64_t start;
 };
 
-/* A process, distinguished from a later one with its pid. */
+/* A process, distinguished from a later process with the same pid. */
 struct process_id {
     pid_t pid;
     int64_t start; /* of struct proc_stat */
 };
 
-/* Of the process itself with pid 0. False if there is no such process. */
+/* Reads /proc/PID/stat, with pid 0 of this process. False if there is no such process. */
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
-/* True if all threads of the process that *stat is of are zombies: it has ended, even if
- * its parent does not reap it. */
+/* True if all threads of the process are zombies: it has ended, even if its parent does not
+ * reap it. *stat is what proc_stat_read() has read of the process. */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat);
 
 enum process_life {
     PROCESS_UNKNOWN, /* of another host or pid namespace */
-    PROCESS_HIDDEN,  /* the pid is in use, and /proc does not show whose it is (hidepid=) */
+    PROCESS_HIDDEN,  /* the pid is in use; /proc does not show by which process (hidepid=) */
     PROCESS_LIVES,
     PROCESS_ENDED,
 };
 
-/* Of a process of this boot, and of our pid namespace. */
+/* The process must be of this boot and of our pid namespace. */
 enum process_life proc_life(struct process_id id);
 
-/* True if /proc knows this process by its own pid: not if it was mounted for a
- * pid namespace other than ours. */
+/* True if /proc shows this process under its own pid. False if /proc was mounted for
+ * another pid namespace. */
 bool proc_is_ours(void);
 
-/* A climb from a process, which `next` names at first, to its ancestors. */
+/* An iteration over a process, which `next` names at first, and its ancestors. */
 struct proc_ancestry {
     pid_t next;
     int count;
@@ -52,35 +52,34 @@ struct proc_ancestry {
     struct proc_stat stat;
 };
 
-/* Goes on to the process itself, then to each of its ancestors. False if there are no more,
- * or if they are not visible. */
+/* The first call reads the process itself, each further call the next ancestor. False if
+ * there is no other ancestor, or if it is not visible. */
 bool proc_next_ancestor(struct proc_ancestry *at);
 
 /* True if the process is `id`, or a descendant of it. */
 bool proc_descends_from(pid_t pid, struct process_id id);
 
-/* True if the process was executed with a variable `name` in its environment
- * whose first lines are `lines`. False if we may not look. */
+/* True if the process was executed with a variable `name` in its environment whose first
+ * lines are `lines`. False if this process may not read that environment. */
 bool proc_environ_has(pid_t pid, const char *name, const char *lines);
 
 /* The first number after `word` in the fdinfo of one of our open files, proc(5). */
 bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number);
 
-/* The id of this boot; "" if it is not available. A container may have been
- * given another one, which does not identify the kernel's boot: that begins
- * with '~'. */
+/* The id of this boot; "" if it is not available. A container manager may provide an id that
+ * does not identify the kernel's boot; such an id is returned with a '~' before it. */
 void proc_boot_id(char *text, size_t size);
 
-/* By how many nanoseconds our CLOCK_BOOTTIME is ahead of that of the first time
- * namespace, whichever ours is. */
+/* By how many nanoseconds CLOCK_BOOTTIME in our time namespace is ahead of CLOCK_BOOTTIME in
+ * the first time namespace. */
 int64_t proc_boot_offset(void);
 
-/* A number for the pid namespace that this process is in: on one boot no other
- * namespace has it at the same time. 0: unknown. */
+/* A number for this process's pid namespace. During one boot, no other pid namespace has the
+ * same number at the same time. 0: unknown. */
 int64_t proc_pid_space(void);
 
 struct pids {
-    pid_t *list; /* the caller's to free */
+    pid_t *list; /* the caller frees it */
     size_t count, room;
     bool short_of_memory; /* some are left out */
 };
@@ -89,12 +88,12 @@ struct pids {
 bool pids_add(struct pids *pids, pid_t pid);
 bool pids_has(const struct pids *pids, pid_t pid);
 
-/* Adds the numbers above 0 that are names in this directory: in /proc those of processes, in
- * others those of threads or descriptors. False if it cannot be read. */
+/* Adds each name in the directory that is a number above 0: processes in /proc, threads or
+ * descriptors in its subdirectories. False if the directory cannot be read. */
 bool proc_list(const char *path, struct pids *all);
 
-/* Adds the children that the process has at this moment. `threads`: how many it has, 1 or
- * more, 0 if that is not known. */
+/* Adds the children that the process has at this moment. `threads`: how many threads it has;
+ * 0: unknown. */
 void proc_children_list(pid_t pid, int threads, struct pids *children);
 
 #endif

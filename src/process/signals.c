@@ -10,16 +10,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All that end a process by default, even the real-time signals; but not those
- * by which the kernel reports a fault in this process. */
+/* The signals that end a process by default, but not those by which the kernel reports a
+ * fault in this process. signals_open() adds the real-time signals. */
 static const int ending[] = {SIGTERM, SIGINT,    SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, SIGABRT,
                              SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR,  0};
 static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP, 0};
 static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU, 0};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ, 0};
 
-/* An ignored signal (nohup, a shell's background job) would still be queued if it were
- * blocked, and would end dlock: so dlock blocks none of them. */
+/* dlock does not block ignored signals (nohup, a shell's background job): the kernel queues
+ * a blocked signal even if it is ignored, and the signal would end dlock. */
 static void read_ignored(sigset_t *ignored)
 {
     struct sigaction action;
@@ -166,7 +166,7 @@ void signals_stop_here(int number)
 {
     sigset_t set;
 
-    deliver(number, &set); /* stopped in here, until SIGCONT */
+    deliver(number, &set); /* returns after SIGCONT */
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
 

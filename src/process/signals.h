@@ -1,5 +1,5 @@
-/* Signals are blocked from the start on and read from a signalfd(2); no
- * handler ever runs. The command inherits what dlock was given. */
+/* dlock blocks signals from its start on and reads them from a signalfd(2); no handler ever
+ * runs. The command inherits the mask and dispositions that dlock was started with. */
 #ifndef DLOCK_PROCESS_SIGNALS_H
 #define DLOCK_PROCESS_SIGNALS_H
 
@@ -12,14 +12,14 @@ struct signals {
     int fd;            /* signalfd; readable when a signal has come */
     sigset_t original; /* the mask that dlock was started with */
     sigset_t ignored;  /* by the caller (nohup), and so by dlock */
-    sigset_t ending;   /* those that end dlock if no command runs */
+    sigset_t ending;   /* the signals that end dlock if no command runs */
 };
 
 struct signal_event {
     int number;
-    /* by a terminal or at its end: sent to its process group, or to the session leader alone */
+    /* sent by a terminal, or at its end, to its process group or to the session leader alone */
     bool typed;
-    pid_t sender; /* 0: the kernel (alarm(2), a limit), or one in another pid namespace */
+    pid_t sender; /* 0: the kernel (alarm(2), a limit), or a process in another pid namespace */
 };
 
 /* Blocks the signals that would end dlock, except ignored ones and those of a
@@ -32,33 +32,33 @@ bool signals_open(struct signals *signals, struct errmsg *why);
  * False with *why set. */
 bool signals_widen(struct signals *signals, struct errmsg *why);
 
-/* The command has ended: the descriptor reports only signals that end dlock again. The others
+/* The command has ended: the descriptor again reports only signals that end dlock. The others
  * stay blocked. */
 void signals_narrow(const struct signals *signals);
 
 /* The next signal, if one has come. Never waits. */
 bool signals_next(const struct signals *signals, struct signal_event *event);
 
-/* Reads what has come so far, of a flood the first. Returns the first signal that
- * ends dlock if no command runs, 0 if there is none. */
+/* Reads the signals that have come so far, within the limits of struct drain. Returns the
+ * first signal that ends dlock if no command runs, 0 if there is none. */
 int signals_ended_by(const struct signals *signals);
 
-/* Removes the SIGPIPE and SIGXFSZ of our own writes, before signals_restore()
- * if this process goes on, because they would end it. Those that our caller had
- * blocked may be its own. */
+/* Call this before signals_restore() if this process goes on: discards the pending SIGPIPE
+ * and SIGXFSZ of our own writes, which would end the process. A signal that our caller had
+ * blocked stays pending, because it may be the caller's own. */
 void signals_forget_writes(const struct signals *signals);
 
-/* Restores, in the child before exec(3), what dlock was given. Async-signal-safe. */
+/* Restores the mask and dispositions that dlock was started with, for exec(3).
+ * Async-signal-safe. */
 void signals_restore(const struct signals *signals);
 
-/* Does what this signal, one of those that stop a job (not SIGSTOP), does by
- * default, and returns once dlock is continued: the shell sees a stopped job.
- * The kernel does not stop us if no process could continue us (an orphaned
- * process group). */
+/* Stops this process by the default action of the signal, which stops a job (not SIGSTOP),
+ * and returns after dlock was continued. So the shell sees a stopped job. The kernel does not
+ * stop dlock if no process could continue it (an orphaned process group). */
 void signals_stop_here(int number);
 
-/* Ends this process by the signal, so that a shell sees what happened. Returns
- * 128 + number, and only if that is impossible. */
+/* Ends this process by the signal, so that a shell sees what happened. Only returns if that
+ * is impossible: 128 + number. */
 int signals_die_by(int number);
 
 #endif

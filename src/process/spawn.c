@@ -12,13 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In the child of vfork(2), which runs on our memory while we are suspended: only what is
- * async-signal-safe, and nothing of ours changes but the errno in the shared page. */
+/* Runs in the child of vfork(2), in the memory of its parent, which is suspended. So this
+ * function only calls what is async-signal-safe, and of that memory changes nothing but
+ * errno and *exec_errno. */
 __attribute__((noreturn)) static void become(const struct command *plan, int *exec_errno,
                                              pid_t parent)
 {
-    /* The parent may have died before prctl(2) took effect: then the signal would never be
-     * sent. A parent that cannot be seen cannot be seen to die either. */
+    /* If the parent has died before prctl(2) took effect, the signal is never sent. A parent
+     * outside of our pid namespace, which cannot be seen, cannot be seen to die either. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
         errno = EXEC_UNSEEN;
         if (getppid() == parent) {
@@ -31,10 +32,10 @@ __attribute__((noreturn)) static void become(const struct command *plan, int *ex
     _exit((int)status_of_exec(errno));
 }
 
-/* vfork(2), since copying the page tables of what is about to exec takes a tenth of the
- * whole run of a short command. That we are suspended until exec is no loss: if exec hangs
- * (a dead network file system), no command runs. exec_errno is in shared memory, so that the
- * child may as well be a fork, as sanitizers and valgrind make it. */
+/* Uses vfork(2), because copying the page tables for a child that soon calls exec takes a
+ * tenth of the whole run of a short command. The parent is suspended until exec, which does
+ * no harm: if exec hangs (a dead network file system), no command runs. exec_errno is in
+ * shared memory, because sanitizers and valgrind turn vfork(2) into fork(2). */
 pid_t spawn(const struct command *plan, int *exec_errno)
 {
     pid_t parent = getpid();
@@ -61,10 +62,9 @@ void process_kill_child(pid_t pid)
 
 /* --- leaving the caller's session ----------------------------------------- */
 
-enum { FDS_MOST = 4096 }; /* the highest to look at if /proc does not list them */
+enum { FDS_MOST = 4096 }; /* how many to check if /proc does not list them */
 
-/* Whatever dlock opens is close-on-exec, so any other descriptor has come through the exec of
- * dlock, from its caller. */
+/* All that dlock opens is close-on-exec, so dlock has any other descriptor from its caller. */
 static void close_if_inherited(int fd)
 {
     int flags = fd > STDERR_FILENO ? fcntl(fd, F_GETFD) : -1;

@@ -1,18 +1,17 @@
 /* The order of the signals.
  *
- * A stop goes to parents before their children. If a child ended before its shell's own
- * signal had arrived, the shell would start its next command, and the lock would be gone by
+ * A stop signal goes to parents before their children. If a child ended before the signal had
+ * reached its shell, the shell would start its next command, and the lock would be gone by
  * then. So the signal is pending with the parent first: a shell without a trap dies of it,
- * and a shell with a trap runs that. All are found and pinned before the first is signalled,
- * since a process that ends leaves its children elsewhere. Of siblings the younger goes
- * first: in a pipeline it reads what the older one writes, and would take the older one's
- * end for the end of the data.
+ * and a shell with a trap runs the trap. All processes are found and pinned before the first
+ * is signalled, because a process that ends leaves its children to another parent. Of two
+ * siblings, the younger is signalled first: in a pipeline it reads what the older one writes,
+ * and would take the older one's end for the end of the data.
  *
- * They are not frozen for a stop, as they are for a kill: a stopped process is reported to
- * its parent, and a shell above would take the terminal back from it.
- *
- * A kill freezes parents before their children, so that none can fork any more, and then
- * ends them in the same order. */
+ * A kill first freezes the processes, parents before their children, so that none can fork
+ * any more, and then ends them in the same order. A stop signal does not freeze them first:
+ * the kernel reports a frozen process to its parent, and a shell above would take the
+ * terminal back from it. */
 #include "process/tree.h"
 
 #include "util/array.h"
@@ -29,13 +28,13 @@
 #include <unistd.h>
 
 enum {
-    DEPTH_MOST = 128,  /* deeper than any intended tree; it bounds the walk's own stack */
-    FREEZE_MOST = 200, /* walks that stop a tree; after them it is killed anyway */
-    FIND_MOST = 4,     /* walks that find a tree; after them it is signalled anyway */
+    DEPTH_MOST = 128,  /* deeper than any intended tree; bounds the stack of a walk */
+    FREEZE_MOST = 200, /* walks that stop a tree; after that it is killed anyway */
+    FIND_MOST = 4,     /* walks that find a tree; after that it is signalled anyway */
     LEFT_MOST = 10,    /* walks that look for what is left */
 };
 
-/* How long the walks that find a tree may delay the signal: a last one may still begin then. */
+/* For how long walks that find a tree may start; the last one may end later. */
 static const struct duration find_limit = {10 * NS_PER_MS};
 
 /* One process of another process's tree. */
@@ -47,7 +46,7 @@ struct tree_member {
 /* A process that will be signalled. */
 struct mark {
     struct process_id id;
-    int pidfd; /* -1: no descriptor is left, or the kernel has none */
+    int pidfd; /* -1: no descriptor is left, or the kernel has no pidfds */
     bool stopped;
 };
 
@@ -68,7 +67,7 @@ struct walk {
 /* The process whose children are looked at. */
 struct parent {
     pid_t pid;
-    int pidfd; /* -1: this process, or the kernel has none */
+    int pidfd; /* -1: this process, or the kernel has no pidfds */
     int threads;
     int depth;
 };
@@ -80,7 +79,7 @@ static bool is_own(const struct tree *tree)
 
 /* --- one process --------------------------------------------------------- */
 
-/* True if what has to be read next can be read: a list of threads, and a file of one. */
+/* True if a walk can open what it must read next: a list of threads, and a file of one thread. */
 static bool can_open_two(int fd)
 {
     int first = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -92,8 +91,8 @@ static bool can_open_two(int fd)
     return both;
 }
 
-/* Linux before 5.3, and some sandboxes, have no pidfds. And no pidfd takes one of the last
- * descriptors. */
+/* Linux before 5.3, and some sandboxes, have no pidfds. A pidfd never takes one of the last
+ * two descriptors. */
 static int pin(pid_t pid)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -105,7 +104,7 @@ static int pin(pid_t pid)
     return -1;
 }
 
-/* A pid may be reused once its process has ended, though a pidfd is open. */
+/* True if the pidfd's process has ended: then its pid may be reused, though the pidfd is open. */
 static bool has_ended(int pidfd)
 {
     struct pollfd fd = {.fd = pidfd, .events = POLLIN};
@@ -123,7 +122,7 @@ bool process_signal(int pidfd, pid_t pid, int number)
     return kill(pid, number) == 0;
 }
 
-/* The pidfd belongs to the marks from now on. False if memory is short. */
+/* Marks a process, and gives its pidfd to the marks. False if memory is short. */
 static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
 {
     struct mark *mark = array_add(&marks->list, &marks->count, &marks->room, sizeof *mark);
@@ -151,7 +150,7 @@ static void signal_mark(const struct mark *mark, int number)
 
 /* --- the members of another process's tree ------------------------------- */
 
-/* tree->count if it is not there. */
+/* Returns tree->count if the process is no member. */
 static size_t find_member(const struct tree *tree, struct process_id id)
 {
     size_t at = 0;
@@ -180,7 +179,7 @@ static bool meets(struct tree *tree, struct process_id id)
     size_t at = find_member(tree, id);
 
     if (at == tree->count && !tree_add(tree, id))
-        return true; /* no memory: it is signalled now, and forgotten */
+        return true; /* no memory: the process is signalled now, and forgotten */
     bool first = !tree->members[at].met;
     tree->members[at].met = true;
     return first;
@@ -190,8 +189,8 @@ static bool meets(struct tree *tree, struct process_id id)
 
 static void walk_below(struct walk *walk, const struct parent *parent);
 
-/* Looked at after the child, so that it was the child's parent then. A process that has
- * ended has left its children to us. */
+/* Checks the parent after the child was read, so the parent lived when the child was read. A
+ * parent that has ended has left its children to this process. */
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {
@@ -199,9 +198,9 @@ static bool is_child_of(const struct walk *walk, const struct parent *parent,
            (is_own(walk->tree) && child->parent == walk->self);
 }
 
-/* A child that runs with the rights of another user may be hidden by /proc (hidepid=), though
- * we may signal it. It was listed before it was pinned, and still is: the pidfd is its own,
- * or that of a process which has ended. */
+/* /proc may hide a child that runs with the rights of another user (hidepid=), though this
+ * process may signal it. If the child is listed both before and after it was pinned, the
+ * pidfd is the child's, or belongs to a process that has ended. */
 static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
 {
     struct pids again = {0};
@@ -214,8 +213,8 @@ static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
     return listed && !has_ended(pidfd);
 }
 
-/* The process is pinned, and is the right one. Returns true if the caller must close the
- * pidfd. */
+/* Takes a process that is pinned and belongs to the tree. Returns true if the caller must
+ * close the pidfd. */
 static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
                                const struct proc_stat *stat, int depth)
 {
@@ -234,7 +233,7 @@ static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
     return !marked;
 }
 
-/* A child of `parent`; or, if that is NULL, the member of the tree that started then. */
+/* Visits a child of `parent`, or, if `parent` is NULL, the member that started at `start`. */
 static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int64_t start)
 {
     struct proc_stat stat = {0};
@@ -268,15 +267,15 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     struct pids children = {0};
 
     if (parent->depth >= DEPTH_MOST)
-        return; /* its turn comes when those above it have ended */
+        return; /* a later walk finds them, when processes above them have ended */
     proc_children_list(parent->pid, parent->threads, &children);
     for (size_t i = children.count; i > 0; i--)
         visit(walk, children.list[i - 1], parent, 0);
     free(children.list);
 }
 
-/* The head is the first; members that the walk adds have been visited by it. A walk that was
- * broken off forgets no process. */
+/* Visits the head first. The walk has already visited the members that it adds. A walk that
+ * stops at its deadline forgets no process. */
 static void walk_members(struct walk *walk)
 {
     struct tree *tree = walk->tree;
@@ -314,7 +313,7 @@ static struct tree_count walk(struct tree *tree, int number, struct marks *marks
 
 /* --- the whole tree ------------------------------------------------------ */
 
-/* Nearly always there are none, and finding that out is cheap. */
+/* Nearly always this process has no children yet, and waitid(2) finds that out cheaply. */
 static bool except_children(struct tree *tree)
 {
     siginfo_t info;
@@ -381,7 +380,7 @@ struct tree_count tree_left(struct tree *tree)
     return left;
 }
 
-/* Walks until no more are found than before, since a process may be forked meanwhile. */
+/* Walks until a walk finds no more than the one before: a process may be forked meanwhile. */
 struct tree_count tree_signal(struct tree *tree, int number, struct deadline until)
 {
     bool kills = number == SIGKILL;
