@@ -1,10 +1,9 @@
-/* Waiting means asking again: when the store notifies us, when the store has
- * said that something will change, and, in case a notice is lost, at a jittered
- * interval that grows.
+/* A waiter asks again when the store notifies it, when the store has said that something will
+ * change, and, in case a notice is lost, at a jittered interval that grows.
  *
- * The store may notify us before, during or after the moment at which we fall
- * asleep: the notice stays readable on its descriptor until listen() takes it
- * in, and each pause begins with that. */
+ * The store may notify the waiter before, during or after the moment at which the waiter falls
+ * asleep: the notice stays readable on its descriptor until listen() reads it, and each pause
+ * starts with listen(). */
 #include "run/acquisition.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -19,17 +18,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long to try to release a lock that may be ours without our knowledge, and
- * to leave a queue, which notices by itself in the end. */
+/* How long dlock tries to release a lock that it may have without knowing, and to leave a queue,
+ * which in the end notices by itself that the waiter is gone. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 
-/* How long -n gives the guard of a script that has ended to release the lock (--attach).
- * The end of a script is seen by its guard and by its parent at once, and the parent may
- * start the next script first. */
+/* How long -n gives the guard of a script that has ended to release the lock (--attach). The
+ * guard and the parent of the script see its end at the same time, and the parent may start
+ * the next script before the guard has released the lock. */
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
-/* The interval of questions that follow notices, on average, since other processes cause
- * these as often as they like; and by how much questions may be ahead of that. */
+/* The average interval between requests that follow notices, because other processes may cause
+ * notices as often as they like; and by how much requests may be ahead of that average. */
 static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
 /* How long to retry a release; after that the lease expires by itself. No try starts in the last
@@ -37,8 +36,8 @@ static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = 
  * cannot release the lock would be reported as one that did not answer. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-/* Once the lease has ended, little is left to be released. The try that is under way is given up
- * after the first of these, and another one, over another connection, after the second. */
+/* After the end of the lease, little is left to release. dlock gives up the try that is under way
+ * after the first of these, and another try, over another connection, after the second. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
 /* --- opening and closing --------------------------------------------------- */
@@ -77,12 +76,12 @@ struct wait {
     struct acquisition *lock;
     struct lock_request request; /* with the state of this try in the wait */
     bool waits;                  /* false: -n */
-    struct retries tries;        /* their end is that of the wait */
+    struct retries tries;        /* tries.end is the end of the wait */
     struct deadline start;
-    struct deadline tried;    /* when this try has begun */
-    struct duration interval; /* of asking again for a lock that is held */
-    struct deadline heeded;   /* how far the notices that were followed have used up the time */
-    bool uncalled;            /* it was said that the store cannot notify us */
+    struct deadline tried;    /* when this try started */
+    struct duration interval; /* between requests for a lock that is held */
+    struct deadline heeded;   /* a token bucket: notices have used up the time until then */
+    bool uncalled;            /* dlock has said that the store cannot notify it */
     /* Results: */
     struct holder holder; /* of LOCK_HELD */
     struct errmsg why;
@@ -104,19 +103,19 @@ bool acquisition_is_for_us(const struct acquisition *lock)
     return pid == getpid() || pid == getppid();
 }
 
-/* If the release of a take that came too late was lost, that take refuses us
- * until its lease ends. It is then a holder to wait for, not a lock that we run
- * under, since it would not have been granted inside of one. The time of the
- * take cannot tell the two apart, because clocks are set. */
+/* If a take of ours came too late and its release was lost, that take keeps us out until its lease
+ * ends. It is then a holder to wait for, not a lock that this process runs under: under such a
+ * lock, the store would not have granted the take. The time of a take does not distinguish the
+ * two, because clocks are set. */
 static bool is_ancestor(const struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
     return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
 }
 
-/* Looks for what only a search shows: a lock that is attached to our callers, and a share that an
- * ancestor has, since a refusal names only one of those who share the lock. Once, because it
- * reads a directory and asks the store. */
+/* Looks for what only a search shows: a lock that is attached to our callers, and an ancestor's
+ * share of the lock, because a refusal names only one holder of a shared lock. Searches once,
+ * because this reads a directory and asks the store. */
 static void search_outer(struct acquisition *lock)
 {
     struct backend *backend = lock->backend;
@@ -142,7 +141,7 @@ static void search_outer(struct acquisition *lock)
     lock_state_free(&state);
 }
 
-/* True if the wait for this holder would never end. */
+/* True if an ancestor holds the lock: the wait for this holder would never end. */
 static bool is_held_by_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     bool covers = !holder->shares, conflicts = lock->request.mode == MODE_EXCLUSIVE;
@@ -190,13 +189,13 @@ static enum lock_result pause_for_call(struct wait *wait)
     return LOCK_CANCELLED;
 }
 
-/* True if this try began after the end of the wait. */
+/* True if this try started after the end of the wait. */
 static bool is_over(const struct wait *wait)
 {
     return !deadline_before(wait->tried, wait->tries.end);
 }
 
-/* With -n, at the first refusal: the lock is requested again at once, now as a waiter. */
+/* With -n, if the holder has ended: dlock requests the lock again at once, now as a waiter. */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;
@@ -209,7 +208,7 @@ static bool wait_for_guard(struct wait *wait)
     return true;
 }
 
-/* Held by another. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is over;
+/* Another process holds the lock. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is over;
  * LOCK_CANCELLED. */
 static enum lock_result wait_for_holder(struct wait *wait)
 {
@@ -222,7 +221,7 @@ static enum lock_result wait_for_holder(struct wait *wait)
 
 /* --- taking ---------------------------------------------------------------- */
 
-/* Releases what must not be left behind, for a moment at most. */
+/* Releases a lock under which nothing was done, so without its hold; tries for `limit` at most. */
 static enum lock_result give_up(struct backend *backend, struct lease *lease, struct duration limit)
 {
     struct errmsg ignored;
@@ -230,8 +229,8 @@ static enum lock_result give_up(struct backend *backend, struct lease *lease, st
     return backend->release(backend, lease, (struct bound){deadline_after(limit), -1}, &ignored);
 }
 
-/* A take whose answer never came may have succeeded; and the waiters behind us
- * in the queue should not wait for us. */
+/* Releases a take whose answer never came, because it may have succeeded; and leaves the queue,
+ * so that later waiters do not wait for this one. */
 static void abandon(struct wait *wait, enum lock_result result)
 {
     struct backend *backend = wait->lock->backend;
@@ -252,8 +251,8 @@ static void abandon(struct wait *wait, enum lock_result result)
     }
 }
 
-/* Asks once. If the answer took so long that the lease is almost over, the lock is given back,
- * and the next take needs its own id. */
+/* Requests the lock once. If the answer took so long that the lease is almost over, releases the
+ * lock; the next take then needs an id of its own. */
 static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
 {
     struct wait *wait = data;
@@ -261,7 +260,7 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     struct backend *backend = lock->backend;
 
     wait->tried = deadline_now();
-    /* -n that waits for a guard was counted already. */
+    /* A request with -n that waits for a guard was counted already. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
     wait->request.waited = deadline_gap(wait->start, wait->tried);
     enum lock_result result =
@@ -278,8 +277,8 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
                        "the lock was acquired, but its lease ended before the answer arrived");
 }
 
-/* Waits in this store. On every result but LOCK_OK nothing of ours is left in it, as far as it
- * can be reached. Results are those of the backend's take(); LOCK_HELD: the wait ran out, or
+/* Waits in this store. On every result but LOCK_OK, nothing of ours is left in the store, as far
+ * as dlock can reach it. Results as of the backend's take(); LOCK_HELD: the wait is over, or
  * would never end. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
@@ -391,14 +390,14 @@ static void say_taken(const struct acquisition *lock)
                 duration_rounded(lock->waited, time, sizeof time), until);
 }
 
-/* The file lock of --fallback, with a warning. False: reported. */
+/* Opens the file store of --fallback, with a warning. False: reported. */
 static bool fall_back(struct acquisition *lock, const struct errmsg *outage, int *status)
 {
     struct errmsg why = {""};
 
     lock->backend->close(lock->backend);
     lock->backend = NULL;
-    lock->searched = false; /* not in the other store */
+    lock->searched = false; /* not yet in this store */
     enum lock_result result = lock->open_fallback(&lock->backend, lock->lock_dir, &why);
     if (result != LOCK_OK) {
         *status = fail_result(lock->out, result, &why);
@@ -421,8 +420,8 @@ bool acquisition_take(struct acquisition *lock, int *status)
         .start = deadline_now(),
     };
 
-    /* A shared request would be granted once more; an exclusive one is refused,
-     * and the holder in the refusal may be any of them. */
+    /* Under an ancestor's share, the store would grant another share, so dlock searches first. It
+     * would refuse an exclusive request, and dlock searches then: the refusal names any holder. */
     if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
         search_outer(lock);
     if (lock->outer == OUTER_CONFLICTS)
@@ -437,7 +436,7 @@ bool acquisition_take(struct acquisition *lock, int *status)
     wait.tries.view = &lock->view;
     if (!lock->waits_forever)
         wait.tries.end = deadline_plus(wait.start, lock->wait);
-    if (wait.waits) /* -n has one try, and sets no limit for that */
+    if (wait.waits) /* -n has one try, without a limit */
         wait.tries.limit = wait.tries.end;
 
     enum lock_result result = wait_in_store(&wait);
@@ -465,25 +464,25 @@ struct release {
     struct acquisition *lock;
     struct retries tries;
     struct deadline limit;
-    struct errmsg failure; /* of the last try that got nowhere */
+    struct errmsg failure; /* of the last try that failed */
 };
 
-/* Signals from before were for the command.
+/* Signals from before the release were for the command.
  *
  * Orders of a signal and the release. The sender does not want to wait for a store that is down:
  *   between two tries -> no try follows
- *   during a try -> it is given up, as its server hangs; but its answer may be on its way, so that
- *     one more try follows, over another connection, for under_way_limit at most
- *   either way the lock lasts until its lease ends, unless the store carried out a try after all
+ *   during a try -> dlock gives up the try, because its server hangs. But the answer may be on its
+ *     way, so one more try follows, over another connection, for under_way_limit at most
+ *   in both cases -> the lock lasts until its lease ends, unless the store carried out a try
  *
  * Orders of the lease's end and the release:
- *   the lock is gone, and the lease has not ended -> it was lost
- *   by the store's clock it has ended, by ours it has not -> that clock is ahead, and others
- *     could have the lock while the command ran: it was lost
- *   by both it ended before the release arrived -> it was not lost: LOCK_ENDED; or
- *     LOCK_UNAVAILABLE if an earlier try has failed: that is why it was not released
- *   a server that hangs gets no further before this process has ended -> it carries out the last
- *     try all the same, and so remembers the run */
+ *   the lock is gone, and the lease has not ended -> the lock was lost
+ *   the lease has ended by the store's clock, but not by ours -> the store's clock is ahead, and
+ *     others could have the lock while the command ran: the lock was lost
+ *   the lease ended by both clocks before the release arrived -> the lock was not lost: LOCK_ENDED;
+ *     or LOCK_UNAVAILABLE if an earlier try has failed, which is why the lock was not released
+ *   the server hangs until this process has ended -> the server still carries out the last try,
+ *     and so remembers the run */
 static enum lock_result release_once(void *data, struct bound bound, struct errmsg *why)
 {
     struct release *release = data;
@@ -534,7 +533,6 @@ enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *wh
     return result == LOCK_CANCELLED ? LOCK_UNAVAILABLE : result;
 }
 
-/* The lock could not be released. */
 static void warn_of_release(const struct acquisition *lock, const struct errmsg *why)
 {
     const struct lease *lease = &lock->lease;

@@ -10,11 +10,11 @@
 
 #include <stdbool.h>
 
-/* The lock that an ancestor holds, and this request. */
+/* How the lock that an ancestor holds relates to this request. */
 enum outer_lock {
     OUTER_NONE,
     OUTER_COVERS,    /* nothing to acquire or release */
-    OUTER_CONFLICTS, /* another mode: waiting would never end */
+    OUTER_CONFLICTS, /* held in another mode: a wait would never end */
 };
 
 struct acquisition {
@@ -22,18 +22,18 @@ struct acquisition {
     struct messages *out;
     const char *undone; /* what did not happen if there is no lock: "the command was not run" */
     char key[LOCK_KEY_SIZE];
-    struct lock_request request; /* but for what acquisition_open() makes */
+    struct lock_request request; /* except for what acquisition_open() sets */
     struct awaited_lock awaited;
     bool waits_forever;
-    struct duration wait;   /* if not for ever; zero: at most for a guard of --attach */
-    struct duration outage; /* how long a store that is down is tried, within `wait` */
+    struct duration wait;   /* unless waits_forever; zero: waits at most for a guard of --attach */
+    struct duration outage; /* how long dlock retries a store that is down, within `wait` */
     int conflict_status;
     const char *lock_dir; /* NULL: the default */
-    /* Opens the store that replaces Redis if it is unreachable; NULL: none does. */
+    /* Opens the store that replaces an unreachable Redis; NULL: there is none. */
     enum lock_result (*open_fallback)(struct backend **, const char *lock_dir, struct errmsg *);
-    struct backend *backend; /* for acquisition_take(), and closed here; NULL: not open */
-    const char *kind;        /* of the store; NULL: it is not chosen yet */
-    char *where; /* the store for DLOCK_HELD, freed here; NULL: its kind is all that is known */
+    struct backend *backend; /* for acquisition_take(); acquisition_close() closes it; NULL: none */
+    const char *kind;        /* of the store; NULL: not chosen yet */
+    char *where; /* the store for DLOCK_HELD; acquisition_close() frees it; NULL: use `kind` */
 
     /* Its own: */
     struct signals signals;
@@ -43,15 +43,15 @@ struct acquisition {
     struct lease lease;
     struct duration waited;
     enum outer_lock outer;
-    bool searched;  /* for an ancestor that shares the lock, and for what is attached to one */
-    bool gave_back; /* a take of ours that came too late, and may still be in force */
-    int ended_by;   /* the signal; 0: none */
+    bool searched;  /* the search for shares of ancestors and for attached locks was made */
+    bool gave_back; /* dlock released a take that came too late; the take may still be in force */
+    int ended_by;   /* the signal that ended the wait; 0: none */
     struct progress view;
 };
 
 /* Opens the signals and completes the request: the token is `owner` (NULL: a
  * fresh one); the holder is `pid` (0: this process), its command `command` (NULL:
- * its own name). False: reported, and *status is the exit status. If it was
+ * the process's own name). False: reported, and *status is the exit status. After
  * true, call acquisition_close(). */
 bool acquisition_open(struct acquisition *lock, const char *owner, const char *command, pid_t pid,
                       int *status);
@@ -60,18 +60,18 @@ bool acquisition_open(struct acquisition *lock, const char *owner, const char *c
  * locks, describe our caller. False: the lock is for another process (--attach=PID). */
 bool acquisition_is_for_us(const struct acquisition *lock);
 
-/* An ancestor holds the lock in this mode: sets `outer`, by whether the mode covers the
- * requested one; an exclusive lock also covers a shared request. */
+/* An ancestor holds the lock in this mode: sets `outer`, which depends on whether that mode
+ * covers the requested one. An exclusive lock also covers a shared request. */
 void acquisition_found_outer(struct acquisition *lock, enum lock_mode mode, int slots);
 
-/* Takes the lock, waiting for it as the caller has set, or finds that an ancestor holds
- * it (`outer`), which the caller may know already. False: reported, and *status is the exit
- * status; or `ended_by` is the signal that ended the wait. If cancel_fd ended it and there is no
- * signal, the process that was to become the holder has ended. */
+/* Acquires the lock, waiting as the caller has set, or finds that an ancestor holds the lock
+ * (`outer`), which the caller may know already. False: reported, and *status is the exit
+ * status; or `ended_by` is the signal that ended the wait. If cancel_fd ended the wait without
+ * a signal, the process that the lock was for has ended. */
 bool acquisition_take(struct acquisition *lock, int *status);
 
-/* Tries for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
- * LOCK_RELEASED, LOCK_ENDED, or LOCK_UNAVAILABLE or another error that prevented the
+/* Tries to release the lock for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
+ * LOCK_RELEASED, LOCK_ENDED; or LOCK_UNAVAILABLE or another error that prevented the
  * release: then the lock expires by itself. */
 enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *why);
 
@@ -79,12 +79,12 @@ enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *wh
 void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
                               const struct errmsg *why);
 
-/* Releases without having done anything, and reports why. Returns `status`. */
+/* Releases the lock before anything was done under it, and reports why. Returns `status`. */
 int acquisition_give_back(struct acquisition *lock, enum failure failure, int status,
                           const char *text);
 
 /* Closes what is open. Returns the status; does not return if a signal ended
- * the wait (`ended_by`), since this process then dies by it. */
+ * the wait (`ended_by`), because this process then dies by that signal. */
 int acquisition_close(struct acquisition *lock, int status);
 
 #endif

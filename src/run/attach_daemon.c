@@ -1,45 +1,44 @@
-/* Two processes, and which one owns the lock (its file, its connection) when.
+/* Two processes, and when each owns the lock (its file, its connection):
  *
  *   dlock   until the fork; and again if the guard reports through the pipe why it
- *           cannot watch, or ends without a word.
+ *           cannot watch, or ends without a report.
  *   guard   from the fork on, until the lock is released. dlock no longer touches
- *           the backend, and leaves it open when it ends: a file lock belongs to
+ *           the backend, and does not close it at its end: a file lock belongs to
  *           the open file, of which the guard has a copy.
  *
  * Orders at the start:
  *   1. The guard reports that it watches -> dlock ends with 0.
  *   2. The guard cannot watch -> it reports why before its watch thread has touched
  *      the backend -> dlock releases the lock.
- *   3. The guard is killed before that, or a signal for dlock comes first, or the
+ *   3. The guard is killed before its report, or a signal for dlock comes first, or the
  *      lease ends -> dlock kills the guard and releases the lock.
- *   4. dlock is killed -> its caller assumes that the lock was not taken. The guard
- *      finds no reader at the pipe, and releases the lock. If dlock is killed after
- *      the guard has written its word, the guard holds the lock for as long as the
- *      target lives, and the caller's `|| exit` ends that.
+ *   4. dlock is killed before the guard has reported -> the caller assumes that dlock has not
+ *      acquired the lock. The guard finds no reader at the pipe, and releases the lock.
+ *   5. dlock is killed after the guard has reported -> the guard holds the lock as long as the
+ *      target lives, and the caller's `|| exit` ends the target.
  *
  * Orders at the end:
- *   1. The target ends first -> released at once, whatever it has left behind. A dlock
- *      that asks with -n before that finds a holder that has ended, and waits for us for
- *      a moment (run/acquisition.c).
- *   2. The lease ends or is lost first -> the target and its family are stopped,
- *      and killed (run/expiry.c) -> released when none of them is left.
- *   3. Both were frozen, and the target ends before the guard wakes -> the boot
- *      clock shows that it ended too late, and the guard reports that.
+ *   1. The target ends first -> the guard releases the lock at once, whatever the target has
+ *      left behind. A dlock -n that asks before the release finds a holder that has ended, and
+ *      gives the guard a moment (run/acquisition.c).
+ *   2. The lease ends or is lost first -> the guard stops and kills the target and its family
+ *      (run/expiry.c) -> it releases the lock when none of them is left.
+ *   3. Both were frozen, and the target ends before the guard wakes -> the boot clock
+ *      shows that the target ended too late, and the guard reports that.
  *   4. The lock is released with its own token, as by dlock --release in the
  *      script -> the guard exits.
  *   5. The guard is killed -> nothing stops the target, and the lock expires by
  *      itself (a file lock at once). No process is left that could do more.
  *
- * The target is the process that called dlock, or the one that --attach=PID names. Before
- * dlock asks for its parent, that may have ended; and between getppid(2) and pidfd_open(2)
- * its pid may have become another process's. In each order:
+ * The target is the process that called dlock, or the process that --attach=PID names. The
+ * caller may end before dlock calls getppid(2); and between getppid(2) and pidfd_open(2), its
+ * pid may become another process's. Orders:
  *
- *   ended before getppid() -> our parent is pid 1, which is never meant unless it is named;
- *                             or a subreaper (a service manager), which its session
- *                             reveals: a caller is in our session
- *   ended before pidfd_open() -> no such process; or another one, and then getppid()
- *                             returns something else from now on
- *   ended later            -> the pidfd is readable
+ *   the caller ends before getppid() -> our parent is pid 1, which is never meant unless it is
+ *       named; or a subreaper (a service manager), which is in another session, unlike a caller
+ *   the caller ends before pidfd_open() -> there is no such process; or another process has
+ *       the pid, and getppid() now returns another pid
+ *   the caller ends later -> the pidfd is readable
  */
 #include "run/attach_daemon.h"
 
@@ -118,7 +117,7 @@ int attach_target_open(struct attach_target *target, pid_t given, const struct m
                     "%s belongs to another user, and could not be stopped when the lease ends; "
                     "nothing is locked",
                     target->name);
-    /* $PPID of an orphan: the end of the lease would stop all that runs on the host. */
+    /* The $PPID of an orphan: at the end of the lease, all that runs on the host would stop. */
     if (pid == 1 && getsid(pid) != getsid(0))
         return refuse_target(out, "pid 1 is of another session, and did not call dlock");
     return STATUS_OK;
@@ -137,7 +136,7 @@ void attach_target_close(struct attach_target *target)
 
 /* --- the worker of run/supervise.c --------------------------------------- */
 
-/* How often to check whether a family that was asked to end has done so. */
+/* How often the guard checks whether a family that was asked to end has ended. */
 static const struct duration look_interval = {20 * NS_PER_MS};
 
 static const struct watchdog no_heartbeat = {.fd = -1};
@@ -151,7 +150,7 @@ struct guard {
     struct tree family; /* the target with all that it has started */
 };
 
-/* If /proc shows no process, at least the target itself; it may have ended. */
+/* If /proc shows no process, signals at least the target itself, which may have ended. */
 static void signal_target(void *data, int number, struct deadline until)
 {
     struct guard *guard = data;
@@ -173,7 +172,7 @@ static struct tree_count target_left(void *data)
     struct guard *guard = data;
     struct tree_count left = tree_left(&guard->family);
 
-    if (left.found == 0) /* or /proc hides the target */
+    if (left.found == 0) /* none is left, or /proc hides the target */
         left = (struct tree_count){.found = !attach_target_has_ended(guard->target),
                                    .first = guard->target->id.pid,
                                    .known = true};
@@ -189,12 +188,12 @@ static bool attend_target(void *data)
         supervision->fds[0] = -1;
         supervision->due = deadline_after(look_interval);
     }
-    return supervision->end.released; /* which ends the loop */
+    return supervision->end.released; /* the loop then ends at once */
 }
 
 /* --- the guard ----------------------------------------------------------- */
 
-/* Reports to dlock, in one write, why there is no guard; "": there is one. */
+/* Reports to dlock, in one write, why the guard cannot watch; "": the guard watches. */
 static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
@@ -206,8 +205,8 @@ static bool tell_dlock(const struct guard *guard, const char *text)
     return written == (ssize_t)length;
 }
 
-/* The script's own service manager gets no more messages, and its stderr may be another one
- * by now. */
+/* The guard sends no messages to the script's service manager. Its stderr may be another one
+ * by now, so messages_open() checks it again. */
 static void adjust_messages(struct messages *out)
 {
     fd_close(&out->notify.fd);
@@ -215,7 +214,7 @@ static void adjust_messages(struct messages *out)
     fd_close(&out->notify.fd);
 }
 
-/* Without the file the lock is held all the same. */
+/* If the record cannot be written, the lock is held all the same. */
 static void note_attachment(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
@@ -237,8 +236,8 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
         return errmsg_fail(why, false, "cannot leave the caller's session: %s", strerror(errno));
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
-    /* All signals are blocked, and those that are sent to dlock do not concern the guard: they
-     * do not cut the release short. */
+    /* The guard blocks all signals, and signals to dlock do not concern the guard: they must not
+     * cut its release short. */
     fd_close(&lock->cancel_fd);
     fd_close(&lock->signals.fd);
 
@@ -346,7 +345,7 @@ bool attach_daemon_start(struct acquisition *lock, const struct attach_target *t
     fd_close(&ends[1]);
     bool started = pid > 0 && hear(lock, ends[0], &why);
     if (pid > 0 && !started)
-        process_kill_child(pid); /* it has the lock's file open too, and would keep it locked */
+        process_kill_child(pid); /* its copy of the lock's file would keep the file locked */
     fd_close(&ends[0]);
     if (!started) {
         lock->ended_by = signals_ended_by(&lock->signals);

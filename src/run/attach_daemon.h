@@ -1,5 +1,5 @@
-/* The process that a lock is attached to, and the one that holds the lock for it once dlock
- * has returned. */
+/* The process that a lock is attached to, and the guard, the process that holds the lock for it
+ * after dlock has returned. */
 #ifndef DLOCK_RUN_ATTACH_DAEMON_H
 #define DLOCK_RUN_ATTACH_DAEMON_H
 
@@ -16,20 +16,20 @@ struct attach_target {
 };
 
 /* Pins the process `given` (0: our parent), and checks whether a lock can be attached to it.
- * Returns STATUS_OK, or the exit status for what it has reported. Call attach_target_close()
- * in any case. */
+ * Returns STATUS_OK, or the exit status of the failure that it has reported. Call
+ * attach_target_close() in any case. */
 int attach_target_open(struct attach_target *target, pid_t given, const struct messages *out);
 void attach_target_close(struct attach_target *target);
 
-/* True if it has ended, reaped or not. */
+/* True if the target has ended, reaped or not. */
 bool attach_target_has_ended(const struct attach_target *target);
 
 struct attach_plan {
     struct expiry_plan end;
-    bool in_place; /* the guard stays in the current directory: paths are relative to it */
+    bool in_place; /* the guard stays in the current directory, because paths are relative */
 };
 
-/* Starts the guard of the lock and waits until it watches lease and target. From then on the
+/* Starts the guard of the lock and waits until the guard watches lease and target. Then the
  * lock belongs to the guard, and this process must not touch the backend any more, not even
  * close it. False: reported, the lock is released, and *status is the exit status; or
  * lock->ended_by is the signal that came meanwhile. */

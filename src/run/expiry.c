@@ -6,7 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* How long to keep trying to kill what even SIGKILL does not end (it hangs in the kernel). */
+/* How long, and how often, dlock tries to kill what even SIGKILL does not end (it hangs in the
+ * kernel). */
 static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
 
 void expiry_init(struct expiry *end)
@@ -19,7 +20,7 @@ void expiry_init(struct expiry *end)
     };
 }
 
-/* When what is due under the lease as it is now known. */
+/* When dlock must warn, stop and kill, by the lease as it is now known. */
 struct dates {
     struct deadline warn, stop, kill;
 };
@@ -37,8 +38,8 @@ static struct dates dates_of(const struct expiry *end)
 
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
 
-/* "the lease of 1h"; if the lease was changed from outside, its new length,
- * which the store reports a moment later. Returns text. */
+/* "the lease of 1h"; if the lease was changed from outside, its new length, rounded because the
+ * store reports it a moment later. Returns text. */
 static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -57,8 +58,8 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
     return text;
 }
 
-/* Advice on how to avoid it; --ttl does not help if the lease was changed from outside, nor
- * anything if heartbeats came, but did not reach the store. Returns text. */
+/* Advice on how to avoid the end of the lease. --ttl does not help if the lease was changed from
+ * outside; nothing helps if heartbeats came, but did not reach the store. Returns text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -131,7 +132,7 @@ static void stop(struct expiry *end, struct deadline kill_at)
     end->worker.signal(end->worker.data, end->plan.stop_signal, kill_at);
 }
 
-/* Each of these acts first and reports afterwards, because the reader of the
+/* lost(), ending() and ended() act first and report afterwards, because the reader of the
  * messages may be slow. */
 static void lost(struct expiry *end)
 {
@@ -183,7 +184,7 @@ static void ended(struct expiry *end)
               advice_format(end, advice));
 }
 
-/* By the worker itself, or by a process that has its token. */
+/* The worker itself, or another process that has the token, has released the lock. */
 static void was_released(struct expiry *end)
 {
     end->released = true;
@@ -201,7 +202,7 @@ static void warn(struct expiry *end)
                 advice_format(end, advice));
 }
 
-/* Adopts what the watch has learnt. A lease that was extended may be reported again. */
+/* Adopts what the watch has learnt. After an extension, dlock may warn again. */
 static struct dates follow_lease(struct expiry *end)
 {
     if (deadline_before(end->lease->deadline, end->state.deadline))

@@ -10,29 +10,29 @@
 
 #include <stdbool.h>
 
-/* The process that works under the lease, with all that it has started: the command, or the
- * process that a lock is attached to. */
+/* The process that works under the lease, with its descendants: the command, or the process
+ * that a lock is attached to. */
 struct worker {
     const char *name; /* as used in a sentence: "the command" */
     void *data;
-    /* Signals all of its processes that can be found until `until`; SIGKILL ends them. */
+    /* Signals all processes of the worker that are found before `until`; SIGKILL ends them. */
     void (*signal)(void *data, int number, struct deadline until);
-    /* True if nothing is left to be watched; of a worker that was stopped, if only left() has
-     * to be asked any more. */
+    /* True if nothing is left to watch. If the worker was stopped, true means that left() must
+     * decide from now on. */
     bool (*has_ended)(void *data);
-    /* Counts its processes that are left after it was stopped. */
+    /* Counts the worker's processes that are left after it was stopped. */
     struct tree_count (*left)(void *data);
-    /* Does what is neither its end nor that of the lease. True if the state of the worker may
-     * have changed: the loop then looks again instead of waiting. */
+    /* Handles events other than the end of the worker and of the lease. True if the state of
+     * the worker may have changed: the loop then checks it again instead of waiting. */
     bool (*attend)(void *data);
 };
 
-/* Goes through these phases, never backwards. */
+/* The phases of a stop, which never go backwards. */
 enum stop_phase {
     RUNNING,  /* nothing to do */
-    STOPPING, /* the stop signal was sent to all of them; KILL follows at kill_at */
-    KILLING,  /* all are stopped and killed, again and again until none is left:
-               * what is forked during one walk is found by the next */
+    STOPPING, /* the stop signal was sent to all processes; KILL follows at kill_at */
+    KILLING,  /* all processes are stopped and killed, again and again until none is left:
+               * the next walk finds what was forked during this one */
 };
 
 struct expiry_plan {
@@ -48,10 +48,10 @@ struct expiry {
     struct worker worker;
     struct expiry_plan plan;
     struct deadline beaten;   /* the worker's last heartbeat, at first the take; 0: it sends none */
-    struct watch_state state; /* the last that was read */
+    struct watch_state state; /* the last state that was read */
     /* Results for the caller: */
     enum stop_phase phase;
-    bool released; /* with its own token, by the worker: it runs on without the lock */
+    bool released; /* the worker released the lock with its token, and runs on without it */
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
     /* run/expiry.c's own: */
@@ -62,12 +62,12 @@ struct expiry {
     bool warned; /* that 90 % of the lease are over */
 };
 
-/* Starts the clock; the caller's members but for `state` are set. */
+/* Sets `state` from the lease. The caller has set its other members. */
 void expiry_init(struct expiry *end);
 
-/* Does what the boot clock and end->state require at this moment. The caller
- * first checks whether the worker has ended, so that one which ended by itself
- * is not reported as stopped. */
+/* Does what the boot clock and end->state require at this moment. The caller first checks
+ * whether the worker has ended, so that a worker that has ended by itself is not reported as
+ * stopped. */
 void expiry_act(struct expiry *end);
 
 /* When expiry_act() next has to act by the clock. */
@@ -76,15 +76,15 @@ struct deadline expiry_next(const struct expiry *end);
 /* Kills the worker, whatever the lease says. */
 void expiry_kill(struct expiry *end);
 
-/* True if killing has gone on for as long as it makes sense: what is left hangs
- * in the kernel, or is out of our reach. */
+/* True if killing has gone on for as long as it makes sense: the processes that are left hang
+ * in the kernel, or cannot be reached. */
 bool expiry_gives_up(const struct expiry *end);
 
-/* Reports which processes of the worker are left then. */
+/* Reports which processes of the worker are left when killing is given up. */
 void expiry_say_left(const struct expiry *end, struct tree_count left);
 
-/* The worker has ended, and was not stopped. By the clock it may still have
- * ended too late, if dlock was frozen with it or beside it. */
+/* For a worker that has ended and was not stopped: reports that it ended too late by the boot
+ * clock, which dlock did not see if it was frozen, or that the lock was lost before. */
 void expiry_judge(struct expiry *end);
 
 #endif

@@ -3,30 +3,33 @@
  *
  *   case                               found by
  *   a command of dlock                 DLOCK_HELD
- *   another pid namespace              DLOCK_HELD alone: neither the holder nor a record of it
- *                                      means a process that can be seen from there
- *   sudo, env -i                       the holder's process, an ancestor; that of a --lock-file
- *                                      by /proc/locks, or by its claim (store/file/exact.c)
+ *   another pid namespace              DLOCK_HELD alone: the processes that the holder and a
+ *                                      record name cannot be seen from there
+ *   sudo, env -i                       the holder's process, an ancestor; the holder of a
+ *                                      --lock-file by /proc/locks, or by its claim
+ *                                      (store/file/exact.c)
  *   --attach in a script               the record; the holder's process, which is the script
- *   --attach=PID, and inside of it     the same
+ *   --attach=PID, and under PID        the same
  *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take any more
  *   the same, and no answer            nothing, unless an ancestor has added the line
  *
- * A record is the file DIR/.attached-PID-ID, 0600, one line "START SPACE TIME OUTSIDE
- * BACKEND?STORE TOKEN TAKE KEY": the start time of the process and its pid namespace (containers
- * may share the directory), when this was written, on the boot clock, and how many locks
+ * A record is the file DIR/.attached-PID-ID, mode 0600, with one line "START SPACE TIME OUTSIDE
+ * BACKEND?STORE TOKEN TAKE KEY". PID is the target, the process that the lock is attached to.
+ * START and SPACE are its start time and its pid namespace (containers may share the directory),
+ * TIME is when the guard wrote the line, on the boot clock, and OUTSIDE is how many locks
  * DLOCK_HELD had then.
  *
- * A guard keeps its file locked (flock(2)) for as long as it lives, and gives it this name when it
- * is complete, so a file that can be locked has no owner. It stays while the process lives to
- * which the lock was attached: there, --release without a name means the lock that has ended, and
- * no lock around it. Once that process has ended, the next one that finds the file removes it:
- *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is not used again,
- *                    so neither removes another file
- *   the guard has released its lock, and the process lives on -> the guard leaves the file; of
- *                    those that several guards have left, a search keeps one
- *   left in another pid namespace -> this process cannot see whether that one lives: removed
- *                    after a day
+ * A guard keeps its file locked (flock(2)) for as long as the guard lives, and gives the file this
+ * name when the line is complete. So the guard of a file that can be locked has ended. The file
+ * stays as long as the target lives: in the target, --release without a name means the lock that
+ * has ended, and no lock around it. After the end of the target, the next process that finds the
+ * file removes it:
+ *   two processes find it at once -> both may lock it (LOCK_SH), and both unlink it; the name is
+ *                    not used again, so neither removes another file
+ *   the lock was released, and the target lives on -> the guard leaves the file; if several
+ *                    guards have left files, a search keeps one
+ *   the target is in another pid namespace -> this process cannot see whether the target
+ *                    lives, and removes the file after a day
  */
 #include "run/outer.h"
 
@@ -95,8 +98,8 @@ bool held_next(const char **at, struct held *held)
     return true;
 }
 
-/* Goes on to the next ancestor that is a dlock. An outer dlock may be another build, or run under
- * another name, as this one may. */
+/* Goes on to the next ancestor that is a dlock. That may be another build (dlock-...), or run
+ * under another name if this process does so too. */
 static bool next_dlock(struct proc_ancestry *at, const struct proc_stat *self)
 {
     while (proc_next_ancestor(at))
@@ -159,10 +162,10 @@ static int innermost_first(const void *a, const void *b)
     return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
 }
 
-/* The innermost comes last in DLOCK_HELD. Locks that a script got through its environment
- * lie outside of those attached to it, and locks added to the environment since then lie
- * inside. So the depth of the Nth line, from 0, is 2 N + 1, and that of a lock which was attached
- * when there were N lines is 2 N. */
+/* The innermost lock comes last in DLOCK_HELD. Locks that were in a script's environment lie
+ * outside of the locks attached to the script, and locks that were added to the environment later
+ * lie inside. So line N, counted from 0, has the depth 2 N + 1, and a lock that was attached when
+ * there were N lines has the depth 2 N. */
 bool outer_read(struct outer_locks *locks, const char *lock_dir)
 {
     struct held held = {.depth = 1};
@@ -203,7 +206,7 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* One record is enough to remember that a lock of a process has ended. */
+/* One record is enough to remember that a lock attached to a process has ended. */
 static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
 {
     for (size_t i = 0; i < locks->count; i++)
@@ -212,8 +215,8 @@ static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
     return false;
 }
 
-/* Adds it if it is for this process or an ancestor. False if it is not needed any more: then the
- * caller removes the file. */
+/* Adds the record if it is for this process or an ancestor. False if the record is not needed any
+ * more: the caller then removes the file if the guard has ended. */
 static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
 {
     char line[LINE_SIZE];
@@ -256,7 +259,7 @@ static void look_at_record(struct outer_locks *locks, int dir_fd, const char *na
     close(fd);
 }
 
-/* Another user's directory may have any number of files. */
+/* Skips another user's directory, because it may have any number of files. */
 static void search_dir(struct outer_locks *locks, const char *path)
 {
     struct stat status;
@@ -280,7 +283,7 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir)
 
     if (lock_dir != NULL)
         search_dir(locks, lock_dir);
-    /* Which of the defaults was used may have changed since. */
+    /* The guard may have used another default than a dlock would use now. */
     for (enum lock_dir_place place = 0; lock_dir == NULL && place < LOCK_DIR_GIVEN; place++) {
         lock_dir_default(place, path, sizeof path);
         search_dir(locks, path);
@@ -297,7 +300,7 @@ enum lock_result outer_check(struct backend *backend, const char *key, const str
     *lease =
         (struct lease){.key = key, .token = held->token, .take_id = held->take_id, .outside = true};
     enum lock_result result = backend->check(backend, lease, bound, why);
-    lease->token = lease->take_id = ""; /* they were the claim's own */
+    lease->token = lease->take_id = ""; /* they pointed into *held */
     return result;
 }
 
@@ -322,7 +325,7 @@ bool outer_is_process(const struct holder *holder, const struct holder *self)
            proc_descends_from(self->pid, (struct process_id){holder->pid, holder->pid_start});
 }
 
-/* --- for those inside: the environment ------------------------------------ */
+/* --- for processes under the lock: the environment ------------------------- */
 
 /* Whole seconds if possible, otherwise down to the millisecond. */
 static void format_seconds(struct duration d, char *text, size_t size)
@@ -374,7 +377,7 @@ void outer_export(struct environment *environment, const struct lease *lease, co
     export_held(environment, lease, where);
 }
 
-/* --- for those inside: the guard's own record ------------------------------ */
+/* --- for processes under the lock: the guard's record ---------------------- */
 
 static NOT_INLINED bool write_line(const struct attach_record *attached, struct process_id target,
                                    const char *where, const struct lease *lease)
@@ -385,7 +388,7 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
 
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
         outside += held_next(&at, &other);
-    /* A store that does not fit is left out: then the configuration must lead to it. */
+    /* A store that does not fit is left out: then the configuration must name it. */
     int where_length = (int)(strlen(where) <= WHERE_MOST ? strlen(where) : strcspn(where, "?"));
     int length =
         snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %.*s %s %s %s\n",
@@ -397,7 +400,7 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
     return written == length;
 }
 
-/* Under a name that nobody looks for, until the file is locked and complete. */
+/* The file has a name that no process looks for until the file is locked and complete. */
 static bool make_file(struct attach_record *attached, struct process_id target, const char *where,
                       const struct lease *lease)
 {

@@ -1,5 +1,5 @@
-/* The locks that this process runs under, as others describe them: a dlock that is an ancestor
- * in the environment, a guard of --attach in a file, the store by the process of a holder. The
+/* The locks that this process runs under. Three sources describe them: an ancestor dlock in the
+ * environment, a guard of --attach in a file, and the store by the process of a holder. The
  * first two are claims: only the store knows whether such a lock is still held. */
 #ifndef DLOCK_RUN_OUTER_H
 #define DLOCK_RUN_OUTER_H
@@ -12,28 +12,28 @@
 #include <stddef.h>
 
 /* One line of DLOCK_HELD: "BACKEND?STORE TOKEN TAKE KEY". The id of the take distinguishes the
- * lock from that of a later run with the same --owner. STORE is opaque here
+ * lock from the lock of a later run with the same --owner. STORE is opaque here
  * (config/held_store.c). */
 struct held {
-    const char *store;   /* of a list: its own copy; otherwise in the text that was read */
+    const char *store;   /* in a list: a copy; otherwise it points into the text that was read */
     size_t store_length; /* 0: none */
     char backend[16];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
     char key[LOCK_KEY_SIZE];
     size_t depth;      /* its place among the others: see outer_read() */
-    int64_t boot_ns;   /* when it was attached; of a line of DLOCK_HELD: 0 */
+    int64_t boot_ns;   /* when the lock was attached; 0: a line of DLOCK_HELD */
     pid_t attached_to; /* 0: a line of DLOCK_HELD */
     bool ended;        /* its guard has ended, as a rule because the lock was released */
 };
 
-/* Reads the line at *at, and moves *at to the next one (NULL after the last). False if it is
- * not a valid line. */
+/* Reads the line at *at, and moves *at to the next line (NULL after the last one). False if the
+ * line is not valid. */
 bool held_next(const char **at, struct held *held);
 
-/* True if a dlock that is an ancestor has added the line of DLOCK_HELD that ends before `end`
- * (NULL: the last line). False: the variable has come from elsewhere, or the ancestor cannot be
- * seen from this pid namespace. */
+/* True if an ancestor dlock has added the line of DLOCK_HELD that ends before `end` (NULL: the
+ * last line). False: the variable has come from elsewhere, or the ancestor cannot be seen from
+ * this pid namespace. */
 bool held_added_by_ancestor(const char *end);
 
 struct outer_locks {
@@ -42,13 +42,13 @@ struct outer_locks {
     bool short_of_memory; /* some are left out */
 };
 
-/* Finds the locks in DLOCK_HELD, and those that are attached to this process or an ancestor.
- * The files of the latter are in lock_dir; NULL: in our user's default directories. False if
- * memory is short. Call outer_free() in any case. */
+/* Finds the locks in DLOCK_HELD, and the locks that are attached to this process or an ancestor.
+ * The records of attached locks are in lock_dir; NULL: in our user's default directories. False
+ * if memory is short. Call outer_free() in any case. */
 bool outer_read(struct outer_locks *locks, const char *lock_dir);
 void outer_free(struct outer_locks *locks);
 
-/* Adds those that are attached. */
+/* Adds the attached locks. */
 void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
 
 /* Asks the store about a line of DLOCK_HELD. LOCK_OK: this key is held by the take that
@@ -61,30 +61,30 @@ enum lock_result outer_check(struct backend *backend, const char *key, const str
 /* How long to ask whether an outer lock is still held. */
 #define OUTER_LIMIT DURATION_S(3)
 
-/* True if one of the locks that are attached to this process or an ancestor is this one, by the
- * store: then *lease is what it reports. */
+/* True if this lock is attached to this process or an ancestor, and the store confirms that:
+ * then *lease is what the store reports. */
 bool outer_is_attached(struct backend *backend, const char *lock_dir, const char *key,
                        struct lease *lease, struct bound bound);
 
-/* True if the holder is `self`, the process that requests the lock (a script that has become a
- * dlock), or an ancestor of it, on this host and with the same start time. */
+/* True if the holder is an ancestor of `self`, the process that requests the lock, or is `self`
+ * (a script that has become a dlock), on this host and with the same start time. */
 bool outer_is_process(const struct holder *holder, const struct holder *self);
 
-/* False if outer_is_process() is false of every holder, since no ancestor is a dlock, unless a
- * lock is attached to one. It costs less than to look at all holders. */
+/* False if no ancestor is a dlock. Then outer_is_process() is false for every holder, unless a
+ * lock is attached to an ancestor. Costs less than a look at all holders. */
 bool outer_has_dlock(pid_t self);
 
-/* --- for those inside ----------------------------------------------------- */
+/* --- for processes under the lock ------------------------------------------ */
 
-/* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT (unset if there is
- * none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL (seconds) and DLOCK_LOCK_BACKEND, and
- * adds this lock's line to DLOCK_HELD, which begins with `where`, in this environment. None of
- * them is a setting. */
+/* Sets in this environment: DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
+ * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL (seconds) and
+ * DLOCK_LOCK_BACKEND. Adds this lock's line, which begins with `where`, to DLOCK_HELD. None of
+ * these variables is a setting. */
 void outer_export(struct environment *environment, const struct lease *lease, const char *backend,
                   const char *where);
 
-/* The file by which a guard of --attach shows the lock to the process that it is attached to,
- * whose environment cannot be changed from outside. */
+/* The file in which a guard of --attach describes the lock to the process that the lock is
+ * attached to: the environment of that process cannot be changed from outside. */
 struct attach_record {
     int dir_fd, fd; /* -1: there is none */
     char name[80];
@@ -97,7 +97,7 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why);
 
-/* Removes the record, or leaves it behind: the lock has ended, and the process lives on. */
+/* Removes the record; with `leave` keeps it: the lock has ended, and the process lives on. */
 void attach_record_close(struct attach_record *attached, bool leave);
 
 #endif

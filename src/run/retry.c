@@ -52,8 +52,8 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
 }
 
 /* One try may take as long as the connection's own limit, but should end with the wait, and
- * with the outage. Each try still gets a second; otherwise the last one, or a short --wait,
- * would report a store as unreachable that answers. An outage of 0, which allows one try,
+ * with the outage. Each try still gets a second: otherwise the last try, or a short --wait,
+ * would report a store that answers as unreachable. An outage of 0, which allows one try,
  * sets no limit at all. */
 static struct bound try_bound(const struct retries *tries)
 {

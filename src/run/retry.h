@@ -1,4 +1,4 @@
-/* Asking a store again that is down. */
+/* Retries calls to a store that is down. */
 #ifndef DLOCK_RUN_RETRY_H
 #define DLOCK_RUN_RETRY_H
 
@@ -11,31 +11,31 @@
 struct retries {
     /* Set by the caller: */
     struct duration outage; /* how long the store is tried again; 0: one try */
-    struct deadline end;    /* no try begins after that */
-    struct deadline limit;  /* no try lasts longer, but each has a second; NEVER: without a limit */
+    struct deadline end;    /* no try starts after that */
+    struct deadline limit;  /* no try lasts longer, but each gets a second; NEVER: no limit */
     int cancel_fd;          /* -1: none */
     struct duration pause, pause_most; /* between two tries; doubles; jittered */
-    struct progress *view;             /* shows the outage; NULL: nothing does */
-    int timer_fd;                      /* of the pauses; -1: there was none yet */
+    struct progress *view;             /* shows the outage; NULL: it is not shown */
+    int timer_fd;                      /* of the pauses; -1: there was no pause yet */
     /* Results, of the last retry(): */
-    struct deadline since; /* when the first try began; it may move that */
+    struct deadline since; /* when the first try started; the attempt may move it */
     int count;
 };
 
-/* Waits for `until` or for news_fd (-1: none), by a timer on the boot clock: the timeout of
- * poll(2) does not advance during a suspend, and a lock that is free by then would wait for the
- * rest of it. LOCK_OK, or LOCK_CANCELLED. */
+/* Waits until `until`, or until news_fd is readable (-1: none). Uses a timer on the boot clock:
+ * the timeout of poll(2) does not advance during a suspend, and after it dlock would wait for the
+ * rest, even if the lock is free by then. LOCK_OK, or LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
-/* The usual pauses, and no limit but the outage. */
+/* Tries with the usual pauses, and no limit but the outage. */
 struct retries retries_for(struct duration outage, int cancel_fd);
 void retries_close(struct retries *tries);
 
-/* One try, within its bound. LOCK_UNAVAILABLE: the store is down, *why says how. */
+/* One try, within its bound. LOCK_UNAVAILABLE with *why set: the store is down. */
 typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *why);
 
 /* Calls ask() until it returns something other than LOCK_UNAVAILABLE, and returns that.
- * LOCK_UNAVAILABLE: the tries are over. LOCK_CANCELLED: in a pause. */
+ * LOCK_UNAVAILABLE: the tries are over. LOCK_CANCELLED: cancel_fd ended a pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
 /* The same for an action, with the usual pauses and no limit but the outage; *why also says how

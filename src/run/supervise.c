@@ -1,48 +1,48 @@
-/* One loop watches the lease and the worker. Who owns what:
+/* One loop watches the lease and the worker. Which thread owns what:
  *
- *   the backend   this thread until the watch thread starts, and again once that was joined.
+ *   the backend   this thread until the watch thread starts, and again after that was joined.
  *   the worker    this thread alone signals and reaps, so that no pid is signalled after it is
  *                 free.
- *   the deadline  this thread, by a timer on the boot clock, which goes off at once after a
- *                 suspend that outlasted it. A watch that hangs on a network delays no stop.
+ *   the deadline  this thread, by a timer on the boot clock, which fires at once after a suspend
+ *                 that outlasted the deadline. A watch that hangs on a network delays no stop.
  *   the verdict   the watch thread; this thread reads it when news_fd is readable.
  *
  * Each turn of the loop does the same in this order, whatever has woken it:
  *
- *   1. Has the worker ended? A command is reaped first, so that one which has ended by itself
- *      is not reported as stopped.
+ *   1. Has the worker ended? A command is reaped first, so that a command that has ended by
+ *      itself is not reported as stopped.
  *   2. run/expiry.c warns, stops or kills, by the boot clock and the watch's verdict. This
- *      takes precedence over what follows, even on waking from a freeze or a stop.
- *   3. The worker is attended to: signals, heartbeats, job control. Each step reads only the
- *      first of a flood, so that none puts off the others.
- *   4. The wait for the next event; left out if step 3 has read that a child has changed,
- *      since step 1 of this turn may have come before that change.
+ *      takes precedence over what follows, even after a freeze or a stop.
+ *   3. The worker's attend() handles signals, heartbeats and job control. Each of these steps
+ *      reads a limited number of events (struct drain), so that none delays the others.
+ *   4. The loop waits for the next event, unless step 3 has read that a child has changed:
+ *      step 1 of this turn may have come before that change.
  *
  * Orders of the ends:
  *
  *   the worker ends first -> the loop ends, whatever the worker has left behind.
  *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the
  *       loop ends when none of them is left, or when killing them makes no sense any more.
- *   both at once, or both were frozen -> expiry_judge() sees by the boot clock that the worker
- *       ended too late, and reports that.
- *   the lock is released with its own token -> a command runs on without the lock, and is
- *       still passed its signals; a guard of --attach leaves.
+ *   both end at once, or dlock and the worker were frozen -> expiry_judge() sees by the boot
+ *       clock that the worker ended too late, and reports that.
+ *   the lock is released with its own token -> a command runs on without the lock, and dlock
+ *       still passes signals on to it; a guard of --attach exits.
  *   the guard of --tree is killed -> the kernel kills the command, whose descendants become
  *       dlock's, and dlock kills them.
  *
- * The command. The watch thread starts when the command has run for a moment. For a command
- * that ends at once it would cost more than everything else: a thread, two round trips to
- * Redis, and 15 ms for closing an inotify descriptor. Its first look finds whatever happened
- * before it started. Its descriptors are opened before the command is started: if there are
- * too few, nothing is run.
+ * The watch thread starts when the command has run for a moment. For a command that ends at
+ * once, the watch would cost more than everything else: a thread, two round trips to Redis,
+ * and 15 ms for closing an inotify descriptor. The first look of the watch finds whatever
+ * happened before it started. Its descriptors are opened before the command is started: if
+ * there are too few, nothing is run.
  *
- * The orphan guard is forked before it, while there is no other thread. Either may fail if the
- * user, or the container, may start no more processes for now. The command does not suffer for
- * that:
+ * The orphan guard is forked before the watch thread starts, while there is no other thread.
+ * Either may fail to start if the user, or the container, may start no more processes for
+ * now. The command runs on nevertheless:
  *
- *   one fails -> both are tried again and again, the guard first.
- *   a check is due meanwhile -> a warning; this thread makes the check itself.
- *   that check hangs -> it ends within a second, and before the command has to be stopped;
+ *   one fails to start -> dlock tries both again and again, the guard first.
+ *   a check is due meanwhile -> dlock warns, and this thread makes the check itself.
+ *   that check hangs -> it ends within a second, and before the command must be stopped;
  *       signals and heartbeats wait for that long. */
 #include "run/supervise.h"
 
@@ -89,7 +89,7 @@ void supervise_close(struct supervision *run)
         expiry_judge(&run->end);
 }
 
-/* The worker has ended; if it was stopped, no process of it may be left. */
+/* True if the worker has ended and, if it was stopped, none of its processes is left. */
 static bool is_over(struct supervision *run)
 {
     const struct worker *worker = &run->end.worker;
@@ -135,8 +135,8 @@ void supervise(struct supervision *run)
 
 /* --- the command --------------------------------------------------------- */
 
-/* When the guard and the watch start, after the command; how often this is tried again; and
- * when the first check is due if the watch has not started. */
+/* How long after the command the guard and the watch start; how often dlock tries that again;
+ * and when the first check is due if the watch has not started. */
 static const struct duration watch_after = {30 * NS_PER_MS};
 static const struct duration watch_again = {100 * NS_PER_MS};
 static const struct duration first_look = {1 * NS_PER_S};
@@ -207,7 +207,7 @@ static void start_watching(struct command_run *run)
     supervision->due = deadline_earlier(deadline_after(watch_again), run->look_at);
 }
 
-/* Read as long as the command runs, whatever has become of the lease: the sender of a
+/* Reads as long as the command runs, whatever has become of the lease: the sender of a
  * notification blocks until there is room for it. */
 static void read_heartbeat(struct command_run *run)
 {
@@ -237,7 +237,7 @@ static bool attend_command(void *data)
     return changed;
 }
 
-/* A command with --heartbeat talks to the service manager itself, and knows when it is ready. */
+/* With --heartbeat, the command itself reports to the service manager when it is ready. */
 static void say_started(const struct command_run *run)
 {
     const struct supervised_command *plan = run->plan;
@@ -246,7 +246,7 @@ static void say_started(const struct command_run *run)
 
     say_verbose(out, "started %s, pid %ld", plan->command.argv[0], (long)run->child.command);
     if (out->notify.fd < 0)
-        return; /* and the file of the time zone need not be read */
+        return; /* the file of the time zone need not be read */
     wall_format_local(wall_at_ms(plan->lease->deadline), until, sizeof until);
     say_status(out, "holding the lock %s until %s, running %s", plan->lease->name, until,
                plan->command.argv[0]);
@@ -263,7 +263,8 @@ static void supervise_child(struct command_run *run, struct outcome *outcome)
 
     supervision->fds[SIGNALS] = plan->command.signals->fd;
     supervision->fds[HEARTBEAT] = plan->heartbeat->fd;
-    /* The first heartbeat may come at once, and does not start the watch by itself. */
+    /* With --heartbeat the watch starts at once, because the first heartbeat may come at once and
+     * does not start the watch. */
     supervision->due = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
     run->look_at = deadline_earlier(
         deadline_after(first_look),
@@ -272,7 +273,7 @@ static void supervise_child(struct command_run *run, struct outcome *outcome)
         say_started(run);
     supervise(supervision);
     (void)child_pass_signals_on(child);
-    read_heartbeat(run); /* its last words */
+    read_heartbeat(run); /* reads the last messages */
     supervise_close(supervision);
     child_close(child);
 
@@ -290,14 +291,14 @@ void supervise_command(const struct supervised_command *plan, struct outcome *ou
     struct command_run run = {.plan = plan};
 
     *outcome = (struct outcome){0};
-    /* Frozen between the take and this point, or answered too late: nothing may start. */
+    /* If dlock was frozen after the take, or the answer came too late, nothing may start. */
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease ended before the command could be started");
         return;
     }
-    /* From the fork on, the command also receives what is sent to the whole group. (A key
-     * typed in the microseconds before that is lost.) */
+    /* From the fork on, the command too receives signals to the whole group. (A key typed in the
+     * microseconds before that is lost.) */
     outcome->signalled = signals_ended_by(plan->command.signals);
     if (outcome->signalled != 0)
         return;

@@ -19,12 +19,12 @@ struct supervision {
     bool begun; /* supervise() was called */
     /* The worker's, which may change them in attend(): */
     int fds[WORKER_FDS]; /* end the wait when they are readable; -1: none */
-    struct deadline due; /* ends the wait */
+    struct deadline due; /* the wait ends then, too */
 };
 
-/* Opens all that supervise() needs but the watch thread; run->end is set but for its own
- * members. `heartbeat` as in struct watch. False with *why set; call supervise_close() in any
- * case. What run->end points to, and *run itself, stay where they are. */
+/* Opens all that supervise() needs except the watch thread. The caller has set its members of
+ * run->end. `heartbeat` as in struct watch. False with *why set; call supervise_close() in any
+ * case. *run and what run->end points to must not move. */
 bool supervise_open(struct supervision *run, struct backend *backend,
                     const struct watchdog *heartbeat, struct errmsg *why);
 
@@ -45,12 +45,12 @@ struct supervised_command {
 
 struct outcome {
     bool started;  /* false: nothing ran, `error` says why */
-    int signalled; /* dlock must end by this signal: it came before the start; or to both, and
-                    * ended the command */
+    int signalled; /* dlock must end by this signal: it came before the start, or it came to
+                    * both and ended the command */
     struct errmsg error;
     int exec_error;  /* the errno if the command was not executable */
     int status;      /* of waitpid(2) */
-    bool released;   /* with its own token, while the command ran: it runs on without the lock */
+    bool released;   /* the lock was released with its token; the command ran on without it */
     bool lease_over; /* the lease ended or was lost while the command ran */
     struct deadline over_since;
 };

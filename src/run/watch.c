@@ -1,10 +1,10 @@
-/* Two threads, and what each owns when.
+/* Two threads, and what each of them owns when:
  *
  *   backend (its connection, its file)  the main thread until watch_start(), the
  *                            watch thread until watch_stop() has joined it, the
- *                            main thread again. Never both: no lock is needed.
- *                            As long as no thread can be started, the main thread
- *                            looks (watch_look_alone()).
+ *                            main thread again. Never both, so no mutex is needed.
+ *                            As long as dlock cannot start the watch thread, the
+ *                            main thread looks (watch_look_alone()).
  *   watch->lease             a copy; it belongs to the thread that has the backend.
  *   watch->state             both, under the mutex. Written by the thread that has
  *                            the backend; news_fd shows that there is something to read.
@@ -12,48 +12,51 @@
  *   the heartbeat's socket   both: the thread that reads a message owns it, and no
  *                            message is read twice.
  *   the command              the main thread alone: it sends every signal and
- *                            reaps, so that no pid is signalled once it is free.
+ *                            reaps, so that no pid is signalled after it is free.
  *   the deadline's timer     the main thread: a watch thread that hangs on a
  *                            network cannot delay the stop.
  *
  * Orders at the end of a lease, with stop = deadline - grace:
- *   1. `stop` is reached -> the watch asks once more. Extended: the new deadline is
- *      in the state before the main thread's own limit (watch_last_answer()), which
- *      it computes again from that. Not extended, or no answer by half of the grace:
- *      WATCH_ENDING, and the main thread stops the command.
- *   2. An earlier look has had no answer until `stop` -> it is not the last one, and
+ *   1. `stop` is reached -> the watch asks the store once more:
+ *        the lease was extended -> the new deadline is in the state before the main
+ *          thread's own limit (watch_last_answer()), which the main thread computes
+ *          again from that deadline.
+ *        the lease was not extended, or no answer came by half of the grace ->
+ *          WATCH_ENDING, and the main thread stops the command.
+ *   2. An earlier look has no answer by `stop` -> that look is not the last one, and
  *      the watch asks the store once more right then.
  *   3. The watch is late or stuck -> the main thread still stops the command at
  *      watch_last_answer(), and kills at the deadline that it last read.
- *   4. The lock is lost meanwhile -> WATCH_LOST, final; a later state never takes
- *      it back.
+ *   4. The lock is lost meanwhile -> WATCH_LOST, which no later state replaces.
  *   5. The command, or another process with its token, releases the lock ->
- *      WATCH_RELEASED, final too. There is nothing left to watch, or to stop for.
- *   6. The command ends -> watch_stop() writes quit_fd, on which every wait of the
- *      thread ends, joins, and reads the last state: a loss found in the very
+ *      WATCH_RELEASED, which is final too. There is nothing left to watch, and no
+ *      reason to stop the command.
+ *   6. The command ends -> watch_stop() writes quit_fd, which ends every wait of the
+ *      thread, joins the thread, and reads the last state: a loss found in the very
  *      last check still counts.
- *   7. The whole process was frozen -> main's timer and the thread's wait are both
- *      over on waking; whichever runs first, the main thread looks at the boot
- *      clock before it accepts any end of the command.
+ *   7. The whole process was frozen -> on waking, the main thread's timer and the
+ *      watch thread's wait are both over. Whichever thread runs first, the main
+ *      thread reads the boot clock before it accepts any end of the command.
  *
- * News from the store only says "look"; the look decides. In this order:
- *   1. The backend learns that the lock is watched -> the first look follows: it
- *      finds what happened before, and from then on the store reports.
- *   2. News during a look -> it shows after the look, on the descriptor or as
- *      news.due, so that nothing falls between two looks.
- *   3. A look closes the descriptor and opens another one (a broken connection ends
- *      in a look, which makes a new one) -> the descriptor is requested before each
- *      wait and never kept over a look.
- *   4. The first news in a while -> a look at once, the next one news_interval
- *      after it. Without a connection there is no descriptor either, and
- *      retry_interval holds.
+ * A notification from the store only means that something may have changed; the next
+ * look decides. Orders:
+ *   1. The watch asks for the descriptor before its first look -> the store reports
+ *      from then on, and the first look finds what happened before.
+ *   2. A notification comes during a look -> it shows after the look, on the descriptor
+ *      or as news.due, so that nothing is missed between two looks.
+ *   3. A look closes the descriptor and opens another one (a look that finds the
+ *      connection broken makes a new one) -> the watch asks for the descriptor before
+ *      each wait and never keeps it across a look.
+ *   4. The first notification in a while -> a look at once; the next look follows at
+ *      least news_interval later. Without a connection there is no descriptor, and the
+ *      watch looks again after retry_interval.
  *
  * A heartbeat of the command (watch_beat()) makes the next look an extension:
- *   1. Many beats in a short time -> one extension, beat_interval() after the
- *      last one; none is forgotten, since `beat` stays set until one succeeds.
+ *   1. Many beats in a short time -> one extension, beat_interval() after the last
+ *      extension. No beat is forgotten: `beat` stays set until an extension succeeds.
  *   2. A beat before the last look, at `stop` -> that look extends.
- *   3. A beat after it -> it is sent to the store, but a main thread that has sent
- *      the stop signal never takes that back.
+ *   3. A beat after the last look -> the watch sends the extension, but a main thread that
+ *      has sent the stop signal never takes that back.
  */
 #include "run/watch.h"
 
@@ -67,17 +70,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A check that fails because there is no connection is repeated sooner. */
+/* How soon the watch repeats a check that failed, for example for lack of a connection. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
 
-/* The least pause between two looks, whatever the store reports: a client that
- * touches the lock again and again does not keep us busy. */
+/* The least pause between two looks, whatever the store reports, so that a client that
+ * touches the lock again and again does not keep dlock busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
-/* How often the main thread looks, which is not notified, and how long it may take. */
+/* How often the main thread looks, because the store does not notify it; and how long a look by
+ * the main thread may take. */
 static const struct duration alone_interval = {1 * NS_PER_S};
 
-/* How far apart to look while nothing happens. */
+/* The interval between looks while nothing happens. */
 static struct duration look_interval(const struct watch *watch)
 {
     struct news news = watch->backend->news(watch->backend);
@@ -99,8 +103,8 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
     return deadline_plus(deadline_minus(deadline, grace), half);
 }
 
-/* Makes an eventfd readable. That fails only if 2^64 - 1 events are unread, and
- * then it is readable; any other failure is retried. */
+/* Makes an eventfd readable. If the write fails because 2^64 - 1 events are unread, the eventfd is
+ * readable already; any other failure is retried. */
 static void tell(int fd)
 {
     for (int tries = 0;
@@ -108,9 +112,8 @@ static void tell(int fd)
         continue;
 }
 
-/* Sets what is new to report with -v: once that the store cannot notify us, and
- * each time that the state of the lock has changed. One message at a time: the
- * second one is reported after the next look. */
+/* Sets *note to what is new for -v: once that the store cannot notify dlock, and each change in
+ * the state of the lock. If both are new, the second one follows after the next look. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot,
@@ -164,7 +167,7 @@ static struct duration grace_of(const struct watch *watch)
     return lease_grace(watch->lease.set, watch->grace);
 }
 
-/* As long as the lease is unchanged. */
+/* When the watch looks for the last time, as long as the lease is unchanged. */
 static struct deadline stop_time(const struct watch *watch)
 {
     return deadline_minus(watch->lease.deadline, grace_of(watch));
@@ -181,9 +184,9 @@ static void take_beat(struct watch *watch)
     watch->beat |= read(watch->beat_fd, &count, sizeof count) == (ssize_t)sizeof count;
 }
 
-/* Waits for `until`, for news_fd (-1: none), until a heartbeat needs action, or
- * for the request to quit. Returns false for the last; *told is set if there is
- * news. */
+/* Waits until `until`, until news_fd is readable (-1: none), until a heartbeat needs action, or
+ * until the request to quit. Returns false on the request to quit; *told is true if news_fd is
+ * readable. */
 static bool wait_until(struct watch *watch, struct deadline until, int news_fd, bool *told)
 {
     for (;;) {
@@ -205,9 +208,9 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
     }
 }
 
-/* Waits until the next look is due: at `until`, or once the store reports that
- * something has happened, but not right after the last look. Returns false on
- * the request to quit. */
+/* Waits until the next look is due: at `until`, or when the store reports that something has
+ * happened, but not within news_interval of the last look. Returns false on the request to
+ * quit. */
 static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
@@ -221,7 +224,7 @@ static bool pause_until(struct watch *watch, struct deadline until)
     return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
 }
 
-/* Asks the store, and extends the lease if the command has asked for that. */
+/* Asks the store, and extends the lease if the command has sent a heartbeat. */
 static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct errmsg *why)
 {
     struct backend *backend = watch->backend;
@@ -238,9 +241,9 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
     return result;
 }
 
-/* One look at the store, which takes no longer than `most`. Returns when the next one is due, not
- * later than `most` from now; NEVER: no more. After the last one nothing can be found that would
- * change what happens: the main thread is stopping the command, or has warned that it runs on. */
+/* Looks at the store once, for `most` at most. Returns when the next look is due, at most `most`
+ * from now; NEVER: no more. What a look finds after the last one changes nothing: the main thread
+ * is stopping the command, or has warned that the command runs on. */
 static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};
@@ -273,7 +276,7 @@ static void *watch_until_over(void *data)
 {
     struct watch *watch = data;
 
-    (void)watch->backend->news(watch->backend); /* from here on it is watched */
+    (void)watch->backend->news(watch->backend); /* from here on, the store reports changes */
     while (!deadline_passed(watch->lease.deadline)) {
         struct deadline next = look(watch, DURATION_FOREVER);
         if (next.boot_ns == INT64_MAX || !pause_until(watch, next))

@@ -1,5 +1,5 @@
-/* The helper thread that watches the lease while the command runs. It never
- * renews. */
+/* The helper thread that watches the lease while the command runs. Only a heartbeat of the
+ * command makes it extend the lease. */
 #ifndef DLOCK_RUN_WATCH_H
 #define DLOCK_RUN_WATCH_H
 
@@ -28,21 +28,20 @@ void watchdog_close(struct watchdog *heartbeat);
 void watchdog_export(struct environment *environment, const struct watchdog *heartbeat,
                      struct duration interval);
 
-/* Reads all that has been sent, and passes it on to the service manager. True
- * if a WATCHDOG=1 was among it. Messages from users other than dlock's own and
- * root do not count. */
+/* Reads the messages that have come, and passes them on to the service manager. True if one of
+ * them is WATCHDOG=1. Ignores messages from users other than dlock's own and root. */
 bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to);
 
 enum watch_verdict {
     WATCH_HELD,     /* as far as is known, we hold the lock until the deadline */
-    WATCH_ENDING,   /* asked once more before the end: the lease was not extended */
-    WATCH_LOST,     /* the store reports that it is not ours any more */
-    WATCH_RELEASED, /* it was released with its own token, i.e. by the command itself */
+    WATCH_ENDING,   /* by the last look before the end, the lease was not extended */
+    WATCH_LOST,     /* the store reports that the lock is not ours any more */
+    WATCH_RELEASED, /* the lock was released with its token, i.e. by the command itself */
 };
 
 struct watch_state {
     enum watch_verdict verdict;
-    struct deadline deadline; /* adopted, if it was changed from outside */
+    struct deadline deadline; /* of the lease, even if it was changed from outside */
     struct duration set;      /* what the lease was last set to */
     int64_t end_ms;           /* and its end then, on the store's clock */
     struct errmsg
@@ -56,17 +55,17 @@ struct watch {
     struct backend *backend;
     struct lease lease; /* the thread's own copy */
     struct duration
-        grace; /* it asks once more this long before the deadline; negative: lease_grace() */
-    const struct watchdog *heartbeat; /* looked at before the last look; its fd -1: none */
-    const struct notify *notify;      /* to pass on the messages that it receives */
+        grace; /* the last look is this long before the deadline; negative: lease_grace() */
+    const struct watchdog *heartbeat; /* read before the last look; its fd -1: none */
+    const struct notify *notify;      /* receives the messages of the heartbeat's socket */
     /* run/watch.c's own: */
     int news_fd;              /* to the main thread: the state has changed */
     int quit_fd;              /* to the watch thread: leave */
     atomic_bool quit;         /* the same, for code that cannot wait for it */
     int beat_fd;              /* to the watch thread: the command makes progress */
-    bool beat;                /* the thread's own: not acted on yet */
+    bool beat;                /* the thread's own: it has not acted on a heartbeat yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
-    bool said_cannot;         /* the thread's own: that the store cannot notify us at once */
+    bool said_cannot;         /* the thread's own: it said that the store cannot notify us */
     struct errmsg
         stands; /* the thread's own: the store's note as last reported; "": nothing is wrong */
     pthread_mutex_t mutex;
@@ -75,9 +74,8 @@ struct watch {
     bool runs; /* the main thread's: the thread was started */
 };
 
-/* Opens all that it needs, so that later only the thread can fail to start;
- * all that *watch points to must stay there. LOCK_OK; LOCK_SYSTEM with *why set, and
- * nothing is open. */
+/* Opens all that the watch needs, so that later only the start of the thread can fail. What
+ * *watch points to must not move. LOCK_OK; LOCK_SYSTEM with *why set, and nothing is open. */
 enum lock_result watch_open(struct watch *watch, struct errmsg *why);
 void watch_close(struct watch *watch);
 
@@ -85,9 +83,9 @@ void watch_close(struct watch *watch);
  * LOCK_OK; LOCK_SYSTEM with *why set. */
 enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 
-/* One look, by a main thread that cannot start the other one: takes a second at
- * most, and ends before the command has to be stopped. Returns when the next one
- * is due; NEVER: the lease is over. */
+/* One look by the main thread, if it cannot start the watch thread. Takes a second at most, and
+ * ends before the command must be stopped. Returns when the next look is due; NEVER: the lease
+ * is over. */
 struct deadline watch_look_alone(struct watch *watch);
 
 /* The state at this moment; drains news_fd. */
@@ -100,9 +98,8 @@ void watch_beat(const struct watch *watch);
  * backend back. Returns the last state. */
 struct watch_state watch_stop(struct watch *watch);
 
-/* When the watch has its last answer at the latest, before the deadline; until
- * then the main thread leaves it to the watch to decide on stopping the
- * command. */
+/* The latest time at which the watch has its last answer, before the deadline. Until then, the
+ * main thread lets the watch decide whether the command is stopped. */
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
 
 #endif

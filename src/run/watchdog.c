@@ -18,8 +18,8 @@ static bool cannot_open(struct watchdog *heartbeat, struct errmsg *why)
     return false;
 }
 
-/* An abstract name: nothing is left in a directory when dlock is killed. Any
- * process on this host can send to it, so the kernel is asked for the sender. */
+/* Uses an abstract name, so that a killed dlock leaves nothing in a directory. Any process on this
+ * host can send to the socket, so the kernel must report the sender (SO_PASSCRED). */
 bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why)
 {
     struct sockaddr_un at;
@@ -40,8 +40,8 @@ void watchdog_close(struct watchdog *heartbeat)
     fd_close(&heartbeat->fd);
 }
 
-/* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID); it
- * is the command that has to meet it, since its messages are passed on. */
+/* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID). But the command must
+ * meet that interval, because dlock only passes the command's messages on. */
 void watchdog_export(struct environment *environment, const struct watchdog *heartbeat,
                      struct duration interval)
 {
@@ -79,7 +79,7 @@ struct received {
     bool trusted;
 };
 
-/* Without CMSG_NXTHDR(3), because musl's converts a sign, and GCC warns of that here. */
+/* Avoids CMSG_NXTHDR(3), because musl's version converts a sign, and GCC warns of that here. */
 static void read_control(struct received *received, const char *control, size_t size)
 {
     struct cmsghdr header;
