@@ -6,32 +6,32 @@
 #include "util/message.h"
 
 /* dlock NAME COMMAND, the main job: takes the lock, runs the command under it, releases.
- * Does not return if a signal ended the wait: this process dies by it. */
+ * Does not return if a signal ended the wait: this process dies by that signal. */
 int action_run(const struct options *options, struct messages *out);
 
-/* A lock's life without a command. */
+/* Act on a lock without running a command. */
 int action_acquire(const struct options *options, struct messages *out);
 int action_extend(const struct options *options, struct messages *out);
 int action_release(const struct options *options, struct messages *out);
 int action_force_release(const struct options *options, struct messages *out);
-int action_pause(const struct options *options, struct messages *out); /* --resume, too */
+int action_pause(const struct options *options, struct messages *out); /* and --resume */
 
-/* A lock for the life of another process, the calling script: leaves a guard process that
- * holds and watches it. */
+/* Takes a lock for the life of another process, by default the calling script: leaves a guard
+ * process that holds and watches the lock. */
 int action_attach(const struct options *options, struct messages *out);
 
-/* Looks at locks. None of them takes a lock or gets in another process's way. */
+/* Actions that only look at locks. They take no lock and do not disturb other processes. */
 int action_status(const struct options *options, struct messages *out);
 int action_list(const struct options *options, struct messages *out);
 int action_ran_within(const struct options *options, struct messages *out);
 int action_wait_free(const struct options *options, struct messages *out);
 int action_current(const struct options *options, struct messages *out);
 
-/* Whether a lock can be trusted here, and if not, why. */
+/* Reports whether a lock can be trusted here, and if not, why. */
 int action_doctor(const struct options *options, struct messages *out);
 
-/* Each setting as it would apply to NAME, and its origin, as lines for dlock.conf(5) or as
- * JSON; no password, and no owner token. Asks no store. */
+/* Prints each setting as it would apply to NAME, and its origin, as lines for dlock.conf(5) or
+ * as JSON. Prints no password and no owner token. Asks no store. */
 int action_print_config(const struct options *options, struct messages *out);
 
 /* --help, --usage and --version. */

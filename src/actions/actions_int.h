@@ -15,49 +15,48 @@
 
 /* --- open_backend.c --------------------------------------------------------- */
 
-/* PREFIX + NAME or its digest (--hash). LOCK_OK; otherwise like
- * secret_read() and lock_name_digest(). */
+/* Makes the key: PREFIX + NAME, or PREFIX + the digest of NAME (--hash). LOCK_OK; otherwise
+ * as secret_read() and lock_name_digest(), with *why set. */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why);
 
-/* The same. False: reported, and *status is the exit status. */
+/* As lock_key_of(). False: reported, and *status is the exit status. */
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
                    const struct messages *out, int *status);
 
-/* Opens the backend that --backend, --redis and --lock-file choose; the caller
- * closes it with its close(). If that is a file because no Redis is configured,
- * does what --on-degraded says. False: reported, and *status is the exit
- * status. */
+/* Opens the backend that --backend, --redis and --lock-file choose; the caller closes the
+ * backend with its close(). If the store is a file because no Redis is configured, does what
+ * --on-degraded says. False: reported, and *status is the exit status. */
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status);
 
-/* The same, without reporting a failure; with `out` NULL it prints nothing at all.
+/* As backend_choose(), but does not report a failure; with `out` NULL prints nothing at all.
  * LOCK_OK; otherwise *why holds the reason and *status the exit status. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why);
 
-/* Opens the store that replaces an unreachable Redis with --fallback. */
+/* Opens the store that, with --fallback, replaces an unreachable Redis. */
 enum lock_result backend_open_fallback(struct backend **backend, const char *lock_dir,
                                        struct errmsg *why);
 
-/* Like backend_choose(), for this kind ("redis" or "file") whatever --backend
- * says, and silently: the store in which an outer dlock has its lock. */
+/* As backend_choose(), but opens a store of this kind ("redis" or "file") whatever --backend
+ * says, and without warnings: an outer dlock has its lock in that store. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);
 
-/* The options by which the lock of this line of DLOCK_HELD is found: options_under().
- * LOCK_GONE: the line is about another lock than the options name, or the command line asks
- * for a store of another kind. Otherwise as lock_key_of(). options_under_free() in every case. */
+/* Makes the options by which dlock finds the lock of this line of DLOCK_HELD: options_under().
+ * LOCK_GONE: the line is about another lock than the options name, or the command line requests
+ * a store of another kind. Otherwise as lock_key_of(). options_under_free() in every case. */
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
-/* LOCK_OK: DLOCK_HELD has the lock that the options name, and its store confirms it: *backend
- * is that store, *under are its options, `key` is the lock's key and *outer what the store
- * reports. LOCK_GONE: it has no such lock. A line that has ended, or whose store gives no
- * answer, changes nothing; but if an ancestor has added the line, the store is asked again for
- * --outage, and then the result is LOCK_UNAVAILABLE with *why set: what is done under another
- * store's lock would not be excluded by what the outer lock excludes. Close the backend before
- * options_under_free(). */
+/* Looks for the lock that the options name in DLOCK_HELD. LOCK_OK: DLOCK_HELD has the lock, and
+ * the store confirms it: *backend is that store, *under are its options, `key` is the lock's key
+ * and *outer is what the store reports. LOCK_GONE: DLOCK_HELD has no such lock. A line whose lock
+ * has ended, or whose store does not answer, changes nothing. But if an ancestor has added the
+ * line, dlock asks the silent store again for --outage. If it stays silent, the result is
+ * LOCK_UNAVAILABLE with *why set, because a lock in another store would not exclude what the
+ * outer lock excludes. Close the backend before options_under_free(). */
 enum lock_result backend_of_held(struct backend **backend, struct options **under,
                                  const struct options *options, char key[LOCK_KEY_SIZE],
                                  struct lease *outer, int cancel_fd, const struct messages *out,
@@ -65,16 +64,16 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
 
 /* --- plan.c ---------------------------------------------------------------- */
 
-/* Fills in *lock, and opens it: acquisition_open(). `undone` is what does not
- * happen without the lock. False: reported, and *status is the exit status. */
+/* Fills in *lock, and calls acquisition_open(). `undone` is what did not happen if there is no
+ * lock. False: reported, and *status is the exit status. */
 bool plan_acquisition(struct acquisition *lock, const struct options *options, struct messages *out,
                       const char *undone, const char *command, pid_t pid, int *status);
 
 /* Opens the store, and takes the lock in it: acquisition_take(). */
 bool plan_take(struct acquisition *lock, const struct options *options, int *status);
 
-/* The state of an action, zeroed, which the caller frees: it would be too much for a small
- * stack (ulimit -s). NULL: reported, and *status is the exit status. */
+/* Allocates the state of an action, zeroed, because it is too large for a small stack
+ * (ulimit -s). The caller frees it. NULL: reported, and *status is the exit status. */
 void *plan_memory(size_t size, const struct messages *out, int *status);
 
 struct awaited_lock plan_awaited(const struct options *options);
@@ -86,35 +85,36 @@ struct expiry_plan plan_expiry(const struct options *options);
 struct target {
     const struct options *options;
     struct options *under; /* of the store of a lock that this process runs under; NULL: none */
-    bool inside;           /* and that store confirms the lock */
+    bool inside;           /* this process runs under the lock, which the store confirms */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
-    char name[LOCK_KEY_SIZE]; /* used if no name is given */
-    char token[TOKEN_SIZE];   /* "": to look up in the store */
+    char name[LOCK_KEY_SIZE]; /* of the lock that was found if the options give no name */
+    char token[TOKEN_SIZE];   /* "": look it up in the store */
     char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
     struct duration hold_left; /* of --hold-at-least */
     enum extend_how how;
     struct deadline until;   /* of one look */
-    struct lock_state state; /* as it was seen; before --force-release */
+    struct lock_state state; /* of the last look; by --force-release, from before it */
     struct pause pause;      /* for --pause and --resume */
     struct errmsg unusable;  /* why a lock of this name around this process cannot be used */
 };
 
-/* Allocates one, and finds its lock and store: `find` returns false if that is reported, with
- * *status. target_close(); NULL: reported. */
+/* Allocates a target, and finds its lock and store with `find`, which returns false if it has
+ * reported a failure and set *status. Call target_close(). NULL: reported. */
 struct target *target_open(bool (*find)(struct target *, int *status),
                            const struct options *options, struct messages *out, int *status);
 void target_close(struct target *target);
 
-/* Finds it by the name of the options, or is about all locks for --list. */
+/* Finds the lock by the name in the options; for --list, all locks. */
 bool target_by_name(struct target *target, int *status);
 
-/* Looks at it, until target->until at most: fills in target->state, to be freed. */
+/* Looks at the lock, until target->until at most, and fills in target->state, which the caller
+ * frees. */
 enum lock_result target_look(void *data, struct bound bound, struct errmsg *why);
 
-/* Reads the owner token in the file of --owner-file. LOCK_OK; LOCK_INVALID, LOCK_REFUSED with
+/* Reads the owner token from the file of --owner-file. LOCK_OK; LOCK_INVALID, LOCK_REFUSED with
  * *why set. */
 enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struct errmsg *why);
 

@@ -19,14 +19,14 @@ struct row {
     const char *note;  /* NULL: none */
     bool beyond_file;  /* no line of a file can set this value */
     char from[ORIGIN_TEXT_SIZE];
-    char text[2048]; /* for a value that is put together */
+    char text[2048]; /* for a value that is not just copied */
 };
 
 /* The default of this option, in the form of dlock.conf(5); NULL: none. May use `text`. */
 static const char *default_of(const struct options *options, enum option_id id,
                               char text[DURATION_TEXT_SIZE])
 {
-    switch ((int)id) { /* those that depend on others */
+    switch ((int)id) { /* defaults that depend on other options */
     case OPT_GRACE:
         return duration_format(lease_grace(options->ttl, options->grace), text, DURATION_TEXT_SIZE);
     case OPT_HASH: return options->hash == HASH_HMAC_SHA256 ? "hmac-sha256" : "none";
@@ -36,7 +36,7 @@ static const char *default_of(const struct options *options, enum option_id id,
     }
 }
 
-/* Options of which one counts. */
+/* Groups of options of which only one counts. */
 enum rivals { NO_RIVALS, MODES, WAITS, VERBOSITIES };
 
 static enum rivals rivals_of(const struct options *options, enum option_id id, bool *counts)
@@ -53,8 +53,8 @@ static enum rivals rivals_of(const struct options *options, enum option_id id, b
     }
 }
 
-/* The setting that decides this option, with its value in *text (NULL: none); NULL if it is
- * not set. Of rivals the last one decides for all. */
+/* The setting that decides this option, with the option's value in *text (NULL: none); NULL if
+ * the option is not set. The last setting of a group of rivals decides for all of them. */
 static const struct setting *deciding(const struct options *options, enum option_id id,
                                       const char **text)
 {
@@ -71,8 +71,8 @@ static const struct setting *deciding(const struct options *options, enum option
     return found;
 }
 
-/* The URLs without their logins. NULL if one cannot be read: a text that is no URL may still
- * contain a password. */
+/* The URLs without their logins. NULL if one cannot be parsed, because a text that is not a URL
+ * may still contain a password. */
 static const char *urls_shown(const char *text, char *shown, size_t size)
 {
     struct redis_urls urls;
@@ -88,8 +88,9 @@ static const char *urls_shown(const char *text, char *shown, size_t size)
     return usable ? shown : NULL;
 }
 
-/* inih strips white space, and ends a value at a semicolon after it. Escapes are printed, but
- * not read. A relative path would be another lock in each directory. */
+/* True if dlock.conf(5) can set the value. inih strips white space, and ends a value at a semicolon
+ * after white space. dlock prints escapes, but does not read them. A relative path would mean
+ * another lock in each directory. */
 static bool fits_file(enum option_id id, const char *value)
 {
     char shown[2 * sizeof(struct row)];
@@ -116,7 +117,7 @@ static void fill(struct row *row, const struct options *options, enum option_id 
 
     origin_format(setting->id, setting->origin, row->from, sizeof row->from);
     row->value = value;
-    if (id == OPT_OWNER) /* a process that knows it can release the lock */
+    if (id == OPT_OWNER) /* a process that knows the token can release the lock */
         row->value = NULL;
     else if (id == OPT_REDIS)
         row->value = urls_shown(value, row->text, sizeof row->text);
@@ -188,10 +189,9 @@ int action_print_config(const struct options *options, struct messages *out)
 
 #define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
 
-/* popt would begin every text after the longest of all options and their
- * values: only 22 columns would be left for each, and twice the lines. Here a
- * text begins in a fixed column, on a line of its own if the option reaches
- * that far. */
+/* popt would start every text after the longest option and value, which would leave only 22
+ * columns for each text, and need twice the lines. Here a text starts in a fixed column, on a
+ * line of its own if the option reaches that far. */
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
 /* The cursor is at TEXT_COLUMN. */

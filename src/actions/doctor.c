@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longer than any step takes; yet short, so that the lock of a dlock that is
- * killed expires soon. */
+/* Longer than any step takes, but short, so that the trial lock of a killed dlock expires
+ * soon. */
 static const struct duration trial_ttl = {30 * NS_PER_S};
 
 struct doctor {
     const struct options *options;
     struct findings findings;
-    struct bound bound; /* for all of it; each call also has a limit of its own */
+    struct bound bound; /* for the whole action; each call has a limit of its own besides */
     /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
@@ -56,7 +56,7 @@ static void add_unknown_variable(const char *name, const char *near, void *data)
         findings_note(findings, advice, "no such setting");
 }
 
-/* The hash function must be available for any name. */
+/* Even without a name, checks that the hash function is available. */
 static void check_key(const struct options *options, struct findings *findings)
 {
     struct options tried = *options;
@@ -91,7 +91,7 @@ static NOT_INLINED void check_configuration(const struct options *options,
 
 /* --- the store ----------------------------------------------------------- */
 
-/* Why this store was chosen. */
+/* Reports why this store was chosen. */
 static void check_choice(const struct options *options, const struct backend *backend,
                          struct findings *findings)
 {
@@ -114,7 +114,7 @@ static void check_choice(const struct options *options, const struct backend *ba
                       config_places(&options->settings, OPT_REDIS, places));
 }
 
-/* Not whether the lock is held, which changes all the time. */
+/* Reports a pause, but not whether the lock is held, which changes all the time. */
 static NOT_INLINED void check_pause(struct doctor *doctor, struct backend *backend)
 {
     const struct options *options = doctor->options;
@@ -131,7 +131,7 @@ static NOT_INLINED void check_pause(struct doctor *doctor, struct backend *backe
     lock_state_free(&state);
 }
 
-/* False: a row says why. */
+/* False: a row of the report says why. */
 static bool open_store(struct doctor *doctor, struct backend **backend, const char *check)
 {
     struct errmsg why = {""};
@@ -156,7 +156,7 @@ static void examine(struct doctor *doctor)
     check_choice(doctor->options, backend, findings);
     check_pause(doctor, backend);
 
-    /* The waiter is another process elsewhere: it has a backend of its own. */
+    /* The waiter stands for another process elsewhere, so it has a backend of its own. */
     if (doctor_examine(backend, &doctor->request, findings, doctor->bound) &&
         open_store(doctor, &waiter, "backend")) {
         doctor->request.ttl = trial_ttl;

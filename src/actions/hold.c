@@ -34,15 +34,15 @@ static void token_file_drop(struct token_file *file)
     (void)!unlink(file->temporary);
 }
 
-/* Creates it beside `path`, readable by its owner alone. LOCK_OK: it ends with
- * token_file_keep() or token_file_drop(). */
+/* Creates the file beside `path`, readable by its owner alone. LOCK_OK: call token_file_keep()
+ * or token_file_drop() in the end. */
 static enum lock_result token_file_make(struct token_file *file, const char *path,
                                         const char *token, struct errmsg *why)
 {
     char line[TOKEN_SIZE + 1];
     struct stat status;
     *file = (struct token_file){.path = path};
-    /* A device, a pipe, or a link to one, would be gone once the file takes its place. */
+    /* The file would replace a device, a pipe, or a link to one. */
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
         errmsg_set(why, "cannot write the owner file %s: it is not a regular file", path);
         return LOCK_CANT_CREATE;
@@ -67,7 +67,7 @@ static enum lock_result token_file_make(struct token_file *file, const char *pat
     return cannot(path, error, why);
 }
 
-/* Gives it its name, replacing any file that had it before; on failure it is gone. */
+/* Gives the file its name, replacing any file of that name; removes the new file on failure. */
 static enum lock_result token_file_keep(struct token_file *file, struct errmsg *why)
 {
     if (rename(file->temporary, file->path) == 0)
@@ -79,7 +79,8 @@ static enum lock_result token_file_keep(struct token_file *file, struct errmsg *
 
 /* --- acquire ------------------------------------------------------------- */
 
-/* If the token could not be printed, the lock could never be released. */
+/* Gives the token to the caller. If that fails, releases the lock, because no process could do so
+ * later. */
 static int hand_over(struct acquisition *lock, struct token_file *file)
 {
     struct errmsg why = {""};
@@ -147,7 +148,7 @@ struct attach {
     int cancel_fd; /* -1: not open */
 };
 
-/* The wait ends with a signal, as always, and with the process that the lock is
+/* Makes the wait end on a signal, as always, and at the end of the process that the lock is
  * for. */
 static bool cancel_with_target(struct attach *attach, int *status)
 {
@@ -170,7 +171,7 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
     return flushed(attach->out, STATUS_OK);
 }
 
-/* Nothing to acquire, and nothing to guard. */
+/* The target already runs under the lock: there is nothing to acquire, and nothing to guard. */
 static int leave_to_outer(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;
@@ -200,8 +201,8 @@ static bool paths_are_relative(const struct options *options)
     return false;
 }
 
-/* The lock is taken, and belongs to the guard from here on. This process ends
- * without closing its own copies. */
+/* Gives the lock, which was acquired, to a guard. This process then ends without closing its own
+ * copies. */
 static int attach_to(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;

@@ -21,28 +21,28 @@ enum { NONE_STATUS = 1 };
 
 /* --- wait-free ----------------------------------------------------------- */
 
-/* How often to look if the store cannot notify us of the release. */
+/* The longest interval between looks, which no notification shortens. */
 static const struct duration look_most = {1 * NS_PER_S};
 
-/* Of several holders the first represents all. */
+/* The first holder represents all holders. */
 static struct holder first_holder(const struct lock_state *state)
 {
     const struct lock_owner *owner = &state->owners[0];
     struct holder holder = owner->holder;
     holder.shares = state->mode != MODE_EXCLUSIVE;
-    holder.ahead = -1; /* we are not in the queue */
+    holder.ahead = -1; /* dlock is not in the queue */
     return holder;
 }
 
-/* Signals are read only here: they end dlock, but not before the live line is
- * removed. */
+/* Reads signals only during the pause: a signal ends dlock, but not before dlock has removed the
+ * live line. */
 static void pause_until(struct deadline until, const struct lock_state *state,
                         struct progress *view)
 {
     struct holder holder = first_holder(state);
     struct signals signals = {.fd = -1};
     struct errmsg ignored = {""};
-    (void)signals_open(&signals, &ignored); /* if that fails, they end it at once */
+    (void)signals_open(&signals, &ignored); /* if that fails, signals end dlock at once */
     struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
     while (!deadline_passed(until)) {
         struct deadline shown = progress_show(view, &holder, NULL, DEADLINE_NEVER);
@@ -57,7 +57,7 @@ static void pause_until(struct deadline until, const struct lock_state *state,
     fd_close(&signals.fd);
 }
 
-/* When the lock may be free: as soon as the first of its leases ends. */
+/* The time of the next look: after `interval`, or when the first lease of the lock ends. */
 static struct deadline next_look(const struct lock_state *state, struct duration interval)
 {
     struct deadline next = deadline_after(duration_jittered(interval));
@@ -95,8 +95,8 @@ static bool held_by_ancestor(const struct target *target)
                                                target->key, &outer, bound);
 }
 
-/* An outage lasts no longer than the wait. But each look has a second, like
- * each try of a wait for a lock, and with -n the connection's own limit. */
+/* Retries last no longer than the wait. But each look gets at least a second, like each try of a
+ * wait for a lock; with -n, a look gets the connection's own limit. */
 static enum lock_result look_within(struct target *target, struct deadline end, struct errmsg *why)
 {
     const struct options *options = target->options;
@@ -195,7 +195,7 @@ int action_list(const struct options *options, struct messages *out)
     struct list list = {.target = target};
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
-    /* After JSON has been printed, another try cannot take it back. */
+    /* One try with --json, because another try cannot take back what was printed. */
     enum lock_result result = options->json
                                   ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
                                   : retry_action(list_all, &list, options->outage, -1, &why);
@@ -227,7 +227,7 @@ static NOT_INLINED void print_current(const struct target *target)
     char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
     const struct lease *lease = &target->lease;
     struct duration left = deadline_left(lease->deadline);
-    bool ends = lease->deadline.boot_ns != 0; /* if it is known: not of a --lock-file */
+    bool ends = lease->deadline.boot_ns != 0; /* the end of a --lock-file is not known */
     lock_name_of(name, sizeof name, lease->key, target->options->prefix);
     if (!target->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), target->backend->kind);
@@ -254,7 +254,8 @@ static NOT_INLINED void print_current(const struct target *target)
     json_line_end(&json);
 }
 
-/* LOCK_OK: it holds. LOCK_GONE: it does not. Otherwise reported, with *status. */
+/* Prints the lock if it is held. LOCK_OK: it is. LOCK_GONE: it is not. Otherwise reported, with
+ * *status. */
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {

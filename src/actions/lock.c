@@ -104,7 +104,7 @@ static int act(const struct options *options, struct messages *out,
     return status;
 }
 
-/* Begins what --json prints, with the answer. */
+/* Starts the JSON object, with the fields that all actions print and the answer. */
 static struct json json_begin_answer(const struct target *target, const char *answer, bool value)
 {
     struct json json = json_line_begin(stdout);
@@ -242,9 +242,9 @@ static bool names_owner(const struct target *target)
     return target->token[0] != '\0' && target->options->name != NULL;
 }
 
-/* The innermost lock, or that of the name and the token, if it is given; NULL: none. An
- * attached lock that has ended comes after the others that are attached to its process, and
- * before all that are around it: those are not meant by a second --release. */
+/* The innermost lock, or the innermost one with the given name and token; NULL: none. An attached
+ * lock that has ended comes after the other locks attached to its process, and before all locks
+ * around them: a second --release does not mean those. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
@@ -281,7 +281,8 @@ static bool open_held(struct target *target, const struct held *held, int *statu
     return backend_of_kind(&target->backend, held->backend, target->under, target->out, status);
 }
 
-/* Looks among the locks that this process runs under; a lock with a name may be another one. */
+/* Looks for the lock among the locks that this process runs under. If a name is given, the lock may
+ * be another one: then opens the store of the options. */
 static bool find_held(struct target *target, int *status)
 {
     const struct options *options = target->options;
@@ -348,7 +349,7 @@ static bool read_token(struct target *target, int *status)
     return result == LOCK_OK;
 }
 
-/* Which lock, in which store, with which token. False: reported. */
+/* Finds out which lock is meant, in which store, with which token. False: reported. */
 static bool find_lease(struct target *target, int *status)
 {
     const struct options *options = target->options;
@@ -376,8 +377,8 @@ static bool find_lease(struct target *target, int *status)
     return true;
 }
 
-/* The lock as the store knows it: its owner, unless it was given, and the TTL
- * with which it was taken. */
+/* Reads from the store what is not known of the lock: the token, unless it was given, the TTL of
+ * the take, the fence, and what is left of --hold-at-least. */
 static enum lock_result look_up(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
@@ -419,8 +420,8 @@ static bool find_owner(struct target *target, int *status)
 
 /* --- extend -------------------------------------------------------------- */
 
-/* By the --ttl of the command line, which may shorten the lease, but not below what
- * --hold-at-least keeps others out for; otherwise by the TTL with which it was taken. */
+/* Extends by the --ttl of the command line, which may shorten the lease, but not below what is left
+ * of --hold-at-least; otherwise by the TTL with which the lock was taken. */
 static bool find_extension(struct target *target, int *status)
 {
     char hold[DURATION_TEXT_SIZE];

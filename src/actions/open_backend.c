@@ -17,7 +17,7 @@
 
 /* --- the key ------------------------------------------------------------- */
 
-/* The caller wipes the secret. */
+/* The caller wipes the secret in any case. */
 static enum lock_result read_secret(struct secret *secret, const struct options *options,
                                     struct errmsg *why)
 {
@@ -36,7 +36,7 @@ static enum lock_result read_secret(struct secret *secret, const struct options 
     return result;
 }
 
-/* The secret stays in memory no longer than this call. */
+/* The secret is in memory only during this call. */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why)
 {
@@ -64,7 +64,7 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
     enum lock_result result = lock_key_of(key, options, &why);
     if (result != LOCK_OK)
         *status = fail_result(out, result, &why);
-    /* For files on this host names are no secret: ps(1) shows them. */
+    /* Names of locks in files on this host are no secret: ps(1) shows them. */
     else if (options->hash == HASH_SHA256 && options->redis != NULL &&
              options->backend != BACKEND_FILE)
         say_verbose(out, "anyone who reads the keys can guess names from a plain SHA-256; "
@@ -140,7 +140,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* A URL that is useless here may still contain a password. */
+/* A URL that is not used here may still contain a password, which must not get into a core file. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {
@@ -153,8 +153,8 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-/* Warns that a file was taken because Redis is unavailable; even with -q, since
- * hosts that think they exclude each other do not. */
+/* Warns that the store is a file because no Redis is configured. Warns even with -q, because hosts
+ * that are meant to exclude each other do not. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     struct lock_dir dir;
@@ -174,7 +174,7 @@ static void warn_degraded(const struct options *options, const struct messages *
                   shared ? "" : " and for this user");
 }
 
-/* Inside a file lock this was already reported, or was intended. */
+/* True under a file lock: the outer dlock has already warned, or the file was intended. */
 static bool inside_file_lock(void)
 {
     const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_LOCK_BACKEND");
@@ -190,8 +190,8 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
     return result == LOCK_OK;
 }
 
-/* A file that no option chose is one because no Redis is configured; --backend=file makes that
- * choice explicit. */
+/* If no option chose a file, the store is a file because no Redis is configured; --backend=file
+ * makes that choice explicit. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why)
 {
@@ -245,7 +245,7 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
 
 /* --- the store of a lock that this process runs under ---------------------- */
 
-/* The store that the command line alone asks for. NULL: none. */
+/* The kind of store that the command line, without other settings, requests. NULL: none. */
 static const char *kind_told(const struct options *options)
 {
     bool file = options->origins[OPT_LOCK_FILE].kind == ORIGIN_COMMAND_LINE,
@@ -277,8 +277,9 @@ enum lock_result options_of_held(struct options **under, const struct options *o
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 
-/* A lock on this host alone cannot replace one that is configured in Redis. A --lock-file
- * replaces no other lock either: its file is the lock, whatever its name. */
+/* True if the outer lock may replace the requested one. A lock on this host alone cannot replace
+ * a lock that is configured in Redis. The lock of a --lock-file and another lock never replace each
+ * other (see ask_held(), too), because the file is the lock, whatever the name. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
     bool in_file = strcmp(held->backend, "redis") != 0;
@@ -287,7 +288,8 @@ static bool may_stand_in(const struct options *options, const struct held *held)
     return !in_file || (options->backend == BACKEND_AUTO && options->redis == NULL);
 }
 
-/* The directory of a lock that has ended may be gone, and is not made again. */
+/* True if the options name a store that may exist. The directory of a lock that has ended may be
+ * gone, and must not be made again. */
 static bool names_store(const struct options *under, const struct held *held)
 {
     if (strcmp(held->backend, "redis") == 0)
@@ -353,7 +355,7 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         if (!held_next(&at, &held))
             continue;
         enum lock_result result = ask_held(&question, bound, why);
-        /* A --lock-file is taken nowhere else: the file excludes what it excludes. */
+        /* A --lock-file cannot be taken in another store, so a silent store does no harm. */
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
         if (silent) {

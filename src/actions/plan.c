@@ -1,4 +1,4 @@
-/* The options of an acquisition, as run/ needs them. */
+/* Turns the options of an acquisition into what run/ needs. */
 #include "actions/actions_int.h"
 #include "util/clock.h"
 #include "util/text.h"
@@ -86,8 +86,8 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
-/* Of a lock that an ancestor holds nothing is needed but that it is held. False: reported, and
- * *status is the exit status. */
+/* Sets lock->outer if an ancestor holds the lock, and closes its store: dlock needs nothing else of
+ * that lock. False: reported, and *status is the exit status. */
 static bool look_for_outer(struct acquisition *lock, const struct options *options, int *status)
 {
     struct options *under;

@@ -77,7 +77,7 @@ static void say_ended(const struct run *run, const struct outcome *outcome)
         say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
 }
 
-/* The exit status if the lease was over while the command ran. */
+/* The exit status if the lease ended or was lost while the command ran. */
 static int lease_over_status(struct run *run, const struct outcome *outcome, struct deadline end)
 {
     char overrun[DURATION_TEXT_SIZE];
@@ -90,7 +90,7 @@ static int lease_over_status(struct run *run, const struct outcome *outcome, str
     return command_status(run, outcome);
 }
 
-/* The end of the run, as the lock remembers it. */
+/* The end of the run, as the store remembers it with the lock. */
 static struct run_end run_end_of(const struct run *run, const struct outcome *outcome)
 {
     struct run_end end = {RUN_STATUS, WEXITSTATUS(outcome->status), wall_now_ms()};
@@ -109,9 +109,9 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
     return end;
 }
 
-/* The compare-and-delete is the last look at the lock: if the lock is not ours, and its lease
- * has not just ended, it was lost before the command ended, or at least that cannot be ruled
- * out. */
+/* The release (compare-and-delete) is the last look at the lock. If the lock is not ours by then,
+ * and its lease has not just ended, the lock was lost before the command ended, or at least
+ * dlock cannot rule that out. */
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};
@@ -169,12 +169,12 @@ static void write_report(struct run *run, bool taken, int status)
 
 /* --- the beginning ------------------------------------------------------- */
 
-/* The interval of the heartbeat ends before the stop signal is due. */
+/* Sets the heartbeat's interval so that it ends before the stop signal is due. */
 static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
-    char id[TOKEN_SIZE]; /* public, so not the owner token */
+    char id[TOKEN_SIZE]; /* public, so this is not the owner token */
 
     token_make(id);
     if (!watchdog_open(&run->heartbeat, id, why))
@@ -183,8 +183,8 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
     return true;
 }
 
-/* An ancestor holds the lock, watches it and releases it: all that remains is
- * to become the command. */
+/* An ancestor holds the lock, watches it and releases it: dlock only has to become the
+ * command. */
 static int run_nested(struct run *run)
 {
     say_verbose(
