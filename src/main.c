@@ -28,10 +28,9 @@ static int print_short_usage(void)
     return STATUS_USAGE;
 }
 
-/* If one of the three is closed, the next file or socket that is opened would
- * have its number, and output would go there. The replacement cannot be read
- * from, or written to, any more than the closed one. The command finds it
- * closed, as it was. */
+/* If a standard descriptor is closed, the next file or socket that dlock opens would have its
+ * number, and output would go there. The replacement cannot be used for reading, or writing,
+ * any more than the closed one. It is close-on-exec: the command finds it closed, as it was. */
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -54,11 +53,11 @@ static bool takes_lock(enum option_action action)
 
 static NOT_INLINED int main_act(const struct options *options, struct messages *out)
 {
-    /* A limit on the size of files is then an error like any other. If a
-     * command is run, process/signals.c sees to that, and the command does not inherit it. */
+    /* With SIGXFSZ ignored, a limit on the size of files is an error like any other. If a lock
+     * is taken, process/signals.c blocks SIGXFSZ instead, and the command does not inherit that. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    /* Once: not by a dlock that runs below another, nor if a row of --doctor reports it. */
+    /* A variable is reported once: not by a dlock under another one, nor if --doctor has a row. */
     if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL)
         config_unknown_variables(warn_of_variable, out);
     switch (options->action) {
@@ -96,9 +95,9 @@ static int main_refuse(const struct messages *out, enum settings_result result,
     return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why->text);
 }
 
-/* AT_SECURE alone is not enough: SELinux also sets it if a service begins in a
- * domain of its own, which gives it no right that it should not have. With it,
- * a file whose capabilities cannot be determined (no /proc) may have some. */
+/* AT_SECURE alone is not enough: SELinux also sets it if a service starts in a domain of its
+ * own, which gives the service no right that it should not have. If AT_SECURE is set and the
+ * capabilities of the file cannot be determined (no /proc), the file may have some. */
 static bool may_have_file_capabilities(void)
 {
     return getauxval(AT_SECURE) != 0 &&
@@ -106,9 +105,9 @@ static bool may_have_file_capabilities(void)
             (errno != ENODATA && errno != ENOTSUP));
 }
 
-/* True with *why set if this process has rights that its caller does not have, or if that
- * cannot be found out: dlock runs any command, reads configuration and writes files that
- * its environment names, and would hand such rights to every user of the host. */
+/* True with *why set if this process has rights that its caller does not have, or if dlock
+ * cannot find that out. dlock runs any command, reads configuration and writes files that its
+ * environment names, so it would hand such rights to every user of the host. */
 static bool has_borrowed_rights(struct errmsg *why)
 {
     uid_t user, effective_user, saved_user;
