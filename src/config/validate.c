@@ -19,7 +19,8 @@ static void runs_no_command(const struct options *options, struct errmsg *why)
         setting_in_force(&options->settings, (enum option_id)options->action);
     errmsg_set(why, "unexpected argument after the lock's name: --%s runs no command",
                action_name(options));
-    hints_behind_name(options, action->origin, why);
+    if (action != NULL)
+        hints_behind_name(options, action->origin, why);
 }
 
 enum settings_result validate_words(const struct options *options, struct errmsg *why)

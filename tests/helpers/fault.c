@@ -158,13 +158,13 @@ static bool is_list(const char *path)
     size_t length = strlen(path);
     return length > 9 && strcmp(path + length - 9, "/children") == 0;
 }
-#define WITHOUT_LISTS(name)                                  \
-    FILE *name(const char *path, const char *mode)           \
-    {                                                        \
-        FILE *(*real)(const char *, const char *);           \
-        *(void **)&real = dlsym(RTLD_NEXT, #name);           \
-        errno = ENOENT;                                      \
-        return is_list(path) ? NULL : real(path, mode);      \
+#define WITHOUT_LISTS(name)                             \
+    FILE *name(const char *path, const char *mode)      \
+    {                                                   \
+        FILE *(*real)(const char *, const char *);      \
+        *(void **)&real = dlsym(RTLD_NEXT, #name);      \
+        errno = ENOENT;                                 \
+        return is_list(path) ? NULL : real(path, mode); \
     }
 WITHOUT_LISTS(fopen)
 #ifdef __GLIBC__
