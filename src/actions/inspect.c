@@ -259,32 +259,34 @@ static NOT_INLINED void print_current(const struct target *target)
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {
-    struct target target = {.lease = {.key = held->key,
-                                      .token = held->token,
-                                      .take_id = held->take_id,
-                                      .outside = true,
-                                      .slot = -1}};
     struct errmsg why = {""};
-    enum lock_result result = options_of_held(&target.under, options, held, &why);
-    target.options = target.under;
-    if (result != LOCK_OK && result != LOCK_GONE)
-        *status = fail_result(out, result, &why);
-    if (result == LOCK_OK &&
-        !backend_of_kind(&target.backend, held->backend, target.under, out, status))
-        result = LOCK_INVALID;
-    if (result != LOCK_OK) {
-        options_under_free(&target.under);
-        return result;
-    }
-    result = retry_action(check, &target, options->outage, -1, &why);
-    if (result == LOCK_OK)
-        print_current(&target);
+    struct target *target = plan_memory(sizeof *target, out, status);
+    if (target == NULL)
+        return LOCK_SYSTEM;
+
+    target->out = out;
+    target->lease = (struct lease){.key = held->key,
+                                   .token = held->token,
+                                   .take_id = held->take_id,
+                                   .outside = true,
+                                   .slot = -1};
+    enum lock_result result = options_of_held(&target->under, options, held, &why);
+    target->options = target->under;
+    bool named = result == LOCK_OK;
+    bool opened =
+        named && backend_of_kind(&target->backend, held->backend, target->under, out, status);
+    if (opened)
+        result = retry_action(check, target, options->outage, -1, &why);
+
+    if (named && !opened)
+        result = LOCK_INVALID; /* reported */
+    else if (result == LOCK_OK)
+        print_current(target);
     else if (lock_is_past(result))
         result = LOCK_GONE;
     else
         *status = fail_result(out, result, &why);
-    target.backend->close(target.backend);
-    options_under_free(&target.under);
+    target_close(target);
     return result;
 }
 

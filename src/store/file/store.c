@@ -244,7 +244,8 @@ bool store_survey_one(struct store *store, const struct lock_file *file, int own
         place.record.mode == MODE_EXCLUSIVE || !place_is_held(&place, boot_id))
         return false;
 
-    *survey = (struct survey){.held = 1, .first = place, .last = place, .free_place = own};
+    *survey = (struct survey){.held = 1, .free_place = own};
+    survey->first = survey->last = place;
     survey->pause = read_pause(file, boot_id, &survey->newer);
     if (own < 0)
         survey->free_place = free_place(file, boot_id);
