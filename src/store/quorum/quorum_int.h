@@ -108,10 +108,11 @@ struct quorum {
     pthread_mutex_t mutex;
 };
 
-/* `member` is declared, so parentheses around it are no choice. */
-#define FOR_MEMBERS(member, quorum)                                                       \
-    for (__auto_type member = (quorum)->members; /* NOLINT(bugprone-macro-parentheses) */ \
+/* Each member in turn. NOLINTBEGIN(bugprone-macro-parentheses): `member` is declared here. */
+#define FOR_MEMBERS(member, quorum)                                  \
+    for (__typeof__(*(quorum)->members) *member = (quorum)->members; \
          (member) < (quorum)->members + (quorum)->count; (member)++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline struct quorum *quorum_of(struct backend *backend)
 {
