@@ -79,6 +79,22 @@ static int add(const struct words *words, enum option_id id, const char *text)
     return added ? 0 : no_memory(words->why);
 }
 
+/* Handles the value of a word that popt reads as one without a value: --FLAG=yes, --attach=PID. */
+static int take_unwanted(const struct words *words, enum option_id id, const char *word,
+                         const char *value)
+{
+    bool set;
+    if (id == OPT_ATTACH && *value == '\0') /* "" is the text of --attach without a value */
+        return wrong(words, word, POPT_ERROR_NOARG);
+    if (id == OPT_ATTACH)
+        return add(words, id, value);
+    if (!option_is_flag(id) || !option_configurable(id))
+        return wrong(words, word, POPT_ERROR_UNWANTEDARG);
+    if (flag_parse(value, &set)) /* apply_all() refuses any other value */
+        value = set ? "yes" : "no";
+    return add(words, id, value);
+}
+
 /* Handles a word that popt refuses with this error. */
 static int take_refused(const struct words *words, const char *word, int error)
 {
@@ -89,9 +105,8 @@ static int take_refused(const struct words *words, const char *word, int error)
     size_t length = strcspn(name, "=");
     enum option_id id = option_by_name(name, length);
 
-    if (name[length] == '=' && error == POPT_ERROR_UNWANTEDARG &&
-        (option_is_flag(id) || id == OPT_ATTACH))
-        return add(words, id, name + length + 1);
+    if (name[length] == '=' && error == POPT_ERROR_UNWANTEDARG)
+        return take_unwanted(words, id, word, name + length + 1);
     if (!is_no || !option_configurable(id))
         return wrong(words, word, error);
     if (name[length] == '=')
@@ -118,7 +133,7 @@ static int take(const struct words *words, enum option_id id, const char *word, 
     if (!is_value && hints_one_dash(word, words->why))
         return WORDS_WRONG;
     if (option_rows[id].argument == NULL)
-        return add(words, id, id == OPT_ATTACH ? ATTACH_TO_PARENT : "yes");
+        return add(words, id, option_is_flag(id) ? "yes" : "");
     if (value == NULL)
         return no_memory(words->why);
     if (word == end_of_words)

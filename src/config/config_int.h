@@ -16,9 +16,6 @@ struct option_name {
 enum { OPTION_ALIASES = 5, OPTION_NAMES = OPTION_COUNT - 1 + OPTION_ALIASES };
 struct option_name option_name(int index);
 
-/* The value of --attach without one. */
-#define ATTACH_TO_PARENT "parent"
-
 /* Reads yes or no. False if the text is neither. */
 bool flag_parse(const char *text, bool *set);
 

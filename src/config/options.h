@@ -96,7 +96,7 @@ struct setting {
     struct setting *next;
     enum option_id id;
     struct origin origin;
-    char text[]; /* of a flag: yes or no */
+    char text[]; /* of a flag: yes or no; of an action without a value: "" */
 };
 
 /* All settings, from the weakest source to the strongest: the last setting of an option counts. */

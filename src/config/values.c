@@ -187,9 +187,8 @@ static bool slots(const struct value *value)
 
 static bool attach_pid(const struct value *value)
 {
-    int64_t pid = 0; /* our parent process */
-    if (strcmp(value->text, ATTACH_TO_PARENT) != 0 &&
-        !number_parse(value->text, 1, INT32_MAX, &pid))
+    int64_t pid = 0; /* without a value: our parent process */
+    if (*value->text != '\0' && !number_parse(value->text, 1, INT32_MAX, &pid))
         return refuse(value, "it must be the pid of a process");
     value->options->attach_pid = (pid_t)pid;
     return true;

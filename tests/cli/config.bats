@@ -323,6 +323,7 @@ C
     equals "$(in_force)" "wait=5s ttl=21 redis=redis://x:6379/0 fallback=file tree=yes report=$T/report "
     equals "$(in_force --no-tree --report= --wait=infinity --fallback=off --no-ttl --no-redis)" 'wait=infinity ttl=1h fallback=off tree=no report=; '
     equals "$(in_force --tree=no --no-report --wait=forever --no-fallback | tr ' ' '\n' | grep -E 'tree|report|wait|fallback' | sort | tr '\n' ' ')" 'fallback=off tree=no wait=forever '
+    equals "$(in_force --tree=off --no-report | grep -oE 'tree=[a-z]+') $(in_force --tree=on | grep -oE 'tree=[a-z]+')" 'tree=no tree=yes'
     fails_with 0 '^$' dlock --no-report --backend=file job true
     [ ! -e "$T/report" ]
     DLOCK_TTL=31 fails_with 0 '^3600$' dlock --no-ttl --backend=file job -- sh -c 'echo $DLOCK_LOCK_TTL'
