@@ -293,13 +293,13 @@ static bool find_held(struct target *target, int *status)
     bool read = outer_read(&list, options->lock_dir);
     const struct held *found = innermost(target, &list, &result, &why);
 
-    if (found == NULL && options->name == NULL && result == LOCK_GONE)
+    if (!read)
+        *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    else if (found == NULL && options->name == NULL && result == LOCK_GONE)
         *status = fail(target->out, FAIL_NOT_FOUND, NOT_FOUND_STATUS,
                        "this process runs under no lock; give a name and --owner");
     else if (found == NULL && options->name == NULL)
         *status = fail_result(target->out, result, &why);
-    else if (!read)
-        *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     else if (found != NULL)
         opened = open_held(target, found, status);
     else

@@ -71,6 +71,19 @@ without() {
     echo "$output"
 }
 
+@test "without memory, --extend and --release without a name do not say that there is no lock" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    local action
+    # shellcheck disable=SC2016
+    DLOCK_HELD=$(dlock job -- sh -c 'echo "$DLOCK_HELD"')
+    export DLOCK_HELD
+    for action in --extend --release; do
+        without realloc error 1 "$action"
+        equals "$status" 71
+        [[ $output == *'out of memory'* ]]
+    done
+}
+
 @test "--lock-file: a path that cannot be looked at is an outage, not a holder; once at the release, it is looked at again" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     without stat64 rest 1 -w 300ms --lock-file="$T/file" job touch "$T/ran"
