@@ -29,8 +29,8 @@ enum failure {
 enum failure failure_of(enum lock_result result);
 
 /* Reports the failure and returns `status`. With out->json prints an object on stdout. Otherwise
- * prints FAIL_TIMEOUT and FAIL_PAUSED like say_notice(), FAIL_HELD and FAIL_DONE like
- * say_conflict(), and the rest like say_error(). */
+ * prints FAIL_TIMEOUT and FAIL_PAUSED as MESSAGE_NOTICE, FAIL_HELD and FAIL_DONE as
+ * MESSAGE_CONFLICT, and the rest as MESSAGE_ERROR (util/message.h). */
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,
                                                int status, const char *format, ...);
 

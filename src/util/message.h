@@ -71,7 +71,6 @@ __attribute__((format(printf, 3, 4))) void say(const struct messages *out, enum 
 #define say_error(out, ...) say(out, MESSAGE_ERROR, __VA_ARGS__)
 #define say_warning(out, ...) say(out, MESSAGE_WARNING, __VA_ARGS__)
 #define say_notice(out, ...) say(out, MESSAGE_NOTICE, __VA_ARGS__)
-#define say_conflict(out, ...) say(out, MESSAGE_CONFLICT, __VA_ARGS__)
 #define say_verbose(out, ...) say(out, MESSAGE_VERBOSE, __VA_ARGS__)
 
 /* Writes these bytes, fewer than PIPE_BUF, to stderr, unchanged and in one write. False if stderr
