@@ -145,6 +145,9 @@ static enum settings_result read_command_line(struct options *options, int argc,
     enum settings_result action_result = choose_action(options, &action_why);
     if (only_prints(options->action))
         return SETTINGS_OK;
+    if (options->name == NULL && options->action != ACTION_LIST &&
+        options->action != ACTION_CURRENT)
+        options->name = name_of_lock_file(&options->settings);
     if (result != SETTINGS_OK) {
         options->json = options->json || asks_for_json(argc, argv);
         return result;
@@ -153,9 +156,6 @@ static enum settings_result read_command_line(struct options *options, int argc,
         *why = action_why;
         return action_result;
     }
-    if (options->name == NULL && options->action != ACTION_LIST &&
-        options->action != ACTION_CURRENT)
-        options->name = name_of_lock_file(&options->settings);
     return validate_words(options, why);
 }
 

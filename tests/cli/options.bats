@@ -7,6 +7,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     fails_with 64 '^dlock: no lock name given; usage: dlock' dlock -n
     fails_with 64 '^dlock: --ttl: it needs a value$' dlock --ttl
     fails_with 64 '^dlock: -n: it takes no value$' dlock -n=3 job touch "$T/ran"
+    fails_with 64 '^dlock: /file: --bogus: unknown option' dlock --lock-file=/file --bogus -- touch "$T/ran"
     fails_with 64 "the lock name 'a.*' is not valid UTF-8 at byte 2" dlock $'a\xff' touch "$T/ran"
     local option
     for option in ttl wait grace outage connect-timeout; do
