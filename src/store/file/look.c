@@ -256,7 +256,8 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
     fill_pause(&record, key, pause);
     enum lock_result result = store_open_file(
         store, &file, key, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
-    if (result == LOCK_OK) {
+    bool in_section = result == LOCK_OK;
+    if (in_section) {
         store_survey(store, &file, "", -1, bound, survey);
         if (survey->newer > 0)
             result = format_newer(why, survey->newer);
@@ -269,7 +270,7 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
         errmsg_set(why, "the lock is not paused");
     if (result == LOCK_OK)
         result = lock_file_write(&file, LOCK_FILE_PAUSE, &record, why);
-    if (file.fd >= 0)
+    if (in_section)
         store_tidy(store, &file, bound);
     lock_file_close(&file);
     return result;
