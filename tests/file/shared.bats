@@ -145,6 +145,17 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
+@test "frozen while it pauses the lock, and forced: the pause counts when it runs again" {
+    LD_PRELOAD=$HELPERS/fault_signal_at_pwrite.so PWRITE_SIGNAL=$STOP dlock --pause=1h --message=why job 3>&- 4>&- &
+    echo $! >"$T/frozen.pid"
+    wait_until 10 is_frozen frozen
+    run dlock --force-release job
+    equals "$(files)" 0
+    kill -CONT "$(pid_of frozen)"
+    wait "$(pid_of frozen)"
+    fails_with 75 'paused by' dlock -n job echo wrong
+}
+
 @test "frozen while it releases the lock: others wait, and have it when it runs again" {
     touch "$T/stop_at_unlink"
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &

@@ -243,6 +243,17 @@ static void fill_pause(struct record *record, const char *key, const struct paus
     text_copy(record->holder.message, sizeof record->holder.message, pause->message);
 }
 
+/* In the section: writes the record of a pause. LOCK_UNAVAILABLE: we may have been frozen, and the
+ * file was removed by force. */
+static enum lock_result write_pause(struct lock_file *file, const struct record *record,
+                                    struct errmsg *why)
+{
+    enum lock_result result = lock_file_write(file, LOCK_FILE_PAUSE, record, why);
+    if (result == LOCK_OK && lock_file_verify(file, why) != LOCK_OK)
+        return LOCK_UNAVAILABLE;
+    return result;
+}
+
 /* Closing the file wakes the first waiter. */
 enum lock_result dir_pause(struct backend *base, const char *key, const struct pause *pause,
                            struct bound bound, struct errmsg *why)
@@ -269,7 +280,7 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
     else if (result == LOCK_GONE)
         errmsg_set(why, "the lock is not paused");
     if (result == LOCK_OK)
-        result = lock_file_write(&file, LOCK_FILE_PAUSE, &record, why);
+        result = write_pause(&file, &record, why);
     if (in_section)
         store_tidy(store, &file, bound);
     lock_file_close(&file);
