@@ -160,6 +160,24 @@ TEST(test_survey)
     }
 }
 
+/* The clock is looked at before place 63 is. */
+TEST(test_no_time_to_look)
+{
+    static struct survey survey;
+    const struct bound over = {deadline_now(), -1};
+    struct lock_file file = a_file();
+
+    put(&file, 63, "own", S, 50);
+    look_as("boot", &file, "x", 63, &survey);
+    assert_int_equal(survey.held, 0);
+    put(&file, 64, "other", S, 50);
+    store_survey(&store, &file, "x", 63, over, &survey);
+    assert_true(survey.unreadable);
+    assert_int_equal(survey.held, 1);
+    assert_false(store_unheld(&store, &file, 63, over));
+    close(file.fd);
+}
+
 /* Writes the record of a pause, or other bytes at its place. */
 static void put_pause(struct lock_file *file, int64_t seconds, const char *bytes)
 {
@@ -331,6 +349,7 @@ int main(void)
               "once",
               test_rules),
         ENTRY("a survey counts who holds places, of this boot, beside the own one", test_survey),
+        ENTRY("without time to look at all places, others may hold the rest", test_no_time_to_look),
         ENTRY("a survey finds the pause, of this boot; one that cannot be read is a pause for now",
               test_pause),
         ENTRY("the holder that is told is the one to wait for", test_told_holder),
