@@ -114,9 +114,10 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
 void place_map_set(struct place_map *map, int place, bool taken)
 {
     unsigned bit = 1U << place % 8;
+    if (place >= PLACES_MAPPED)
+        return;
     unsigned char *byte = &map->bits[place / 8];
-    if (place < PLACES_MAPPED)
-        *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
+    *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
 }
 
 void survey_add(struct survey *survey, const struct lock_place *place, int own, const char *boot_id,
