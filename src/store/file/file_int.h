@@ -201,11 +201,8 @@ bool lock_file_drain_news(int news_fd);
  * record of a newer format counts as held. */
 bool place_is_held(const struct lock_place *place, const char *boot_id);
 
-/* True if the place's holder has died, or its lease without a process is over, without a
- * release. */
-bool place_is_lost(const struct lock_place *place, const char *boot_id);
-
-/* True if place_is_lost(), and the run must be remembered. */
+/* True if the place's holder has died, or its lease without a process is over, without a release,
+ * and the run must be remembered. */
 bool place_lost_run(const struct lock_place *place, const char *boot_id);
 
 /* When the lease or the hold on a place ends, as far as that is known. */

@@ -26,17 +26,13 @@ bool place_is_held(const struct lock_place *place, const char *boot_id)
            (same_boot && record->holder.detached && !deadline_passed(record->expires));
 }
 
-bool place_is_lost(const struct lock_place *place, const char *boot_id)
-{
-    const struct record *record = &place->record;
-    return place->known && !record->holder.kept && place->locked == PLACE_UNLOCKED &&
-           (!record->holder.detached || !record_may_be_of(record, boot_id) ||
-            deadline_passed(record->expires));
-}
-
 bool place_lost_run(const struct lock_place *place, const char *boot_id)
 {
-    return place->record.remember.ns > 0 && place_is_lost(place, boot_id);
+    const struct record *record = &place->record;
+    return place->known && record->remember.ns > 0 && !record->holder.kept &&
+           place->locked == PLACE_UNLOCKED &&
+           (!record->holder.detached || !record_may_be_of(record, boot_id) ||
+            deadline_passed(record->expires));
 }
 
 /* True if only --hold-at-least keeps others out: the holder has released the lock, or has ended. */
