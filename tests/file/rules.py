@@ -84,7 +84,7 @@ def place(number, token, record, mode, slots, left):
 def paused(before):
     if "meta pause_ends" not in before:
         return []
-    return ["pause %d - -" % max(ms(before["meta pause_ends"]), 0)]
+    return ["pause %d" % max(ms(before["meta pause_ends"]), 0)]
 
 
 def ended(before):

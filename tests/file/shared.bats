@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # What happens to a lock file when processes die, freeze or are told to give up
-# at the wrong moment: the orders at the top of backend_file.c.
+# at the wrong moment: the orders at the top of store/file/dir_backend.c.
 load ../lib/common
 
 setup() {

@@ -3,11 +3,11 @@
  * prints a line, and forgets all facts.
  *
  *   place NUMBER TOKEN TAKE MODE SLOTS SLOT FORMAT LEFT KEPT   a lease without a process (ms; KEPT: it was released)
- *   pause LEFT BY MESSAGE
+ *   pause LEFT
  *   ended TOKEN TAKE, forced TOKEN TAKE BY                     what the memory knows of leases that are gone
  *   waiter MODE SLOTS SINCE                                    before the request; SINCE: of its turn (ms), -1: none
  *   last ROW, success ROW, counts FAILURES RUNS FENCE          what is remembered of runs
- *   take TOKEN MODE SLOTS   -> taken SLOT, reserved, held TAKE LEFT MODE SLOTS TAKEN PAUSE
+ *   take TOKEN MODE SLOTS   -> taken SLOT, reserved, held TAKE LEFT SLOTS TAKEN PAUSE
  *   check TOKEN TAKE        -> ours LEFT MODE SLOTS SLOT, released, other BY, gone BY
  *   release FENCE BEGAN ENDED HOW   -> FAILURES RUNS, the last run and the last success
  */
