@@ -1,4 +1,5 @@
-/* Which requests a lock file admits beside its holders: modes, slots, owner tokens. */
+/* Which requests a lock file admits beside its holders: modes, slots, owner tokens; and which of its
+ * leases is a token's. */
 #include "unit.h"
 
 #include "lock/format.h"
@@ -157,6 +158,46 @@ TEST(test_survey)
         look_as("another boot", &file, row->token, row->own, &survey);
         row_int(row->name, survey.held, 0);
         close(file.fd);
+    }
+}
+
+/* A token that has two places, each with the record of a detached lease. */
+TEST(test_search)
+{
+    static const struct {
+        const char *name;
+        int seconds[2]; /* how many seconds each lease has left; 0: it has ended */
+        int fences[2];
+        bool released[2];
+        enum lock_result result;
+        int place;
+    } rows[] = {
+        {"held, and an earlier one", {50, 0}, {2, 1}, {false, true}, LOCK_OK, 0},
+        {"an earlier one, and held", {0, 50}, {1, 2}, {true, false}, LOCK_OK, 1},
+        {"held, whatever the fences", {0, 50}, {2, 1}, {true, false}, LOCK_OK, 1},
+        {"the last one was released", {0, 0}, {1, 2}, {false, true}, LOCK_RELEASED, 1},
+        {"the last one has ended", {0, 0}, {1, 2}, {true, false}, LOCK_GONE, 1},
+        {"the last one comes first", {0, 0}, {2, 1}, {true, false}, LOCK_RELEASED, 0},
+    };
+    static const struct lease lease = {.token = "me", .take_id = ""};
+    FOR_ROWS(row, rows)
+    {
+        static struct lease_search search;
+        static struct lock_place place;
+
+        search = (struct lease_search){.result = LOCK_GONE};
+        for (int i = 0; i < 2; i++) {
+            place = (struct lock_place){.number = i, .known = true};
+            place.record = (struct record){
+                .format = STORE_FORMAT,
+                .token = "me",
+                .fence = row->fences[i],
+                .expires = deadline_after(DURATION_S(row->seconds[i])),
+                .holder = {.detached = true, .kept = row->released[i], .boot_id = "boot"}};
+            search_add(&search, &place, &lease, "boot");
+        }
+        row_int(row->name, search.result, row->result);
+        row_int(row->name, search.place.number, row->place);
     }
 }
 
@@ -350,6 +391,7 @@ int main(void)
               test_rules),
         ENTRY("a survey counts who holds places, of this boot, beside the own one", test_survey),
         ENTRY("without time to look at all places, others may hold the rest", test_no_time_to_look),
+        ENTRY("of a token's places the held one counts, otherwise the last", test_search),
         ENTRY("a survey finds the pause, of this boot; one that cannot be read is a pause for now",
               test_pause),
         ENTRY("the holder that is told is the one to wait for", test_told_holder),
