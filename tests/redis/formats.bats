@@ -261,6 +261,19 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     done
 }
 
+@test "another client's token and texts of any bytes: the lock is held or paused, and shown" {
+    redis eval "return redis.call('SET', KEYS[1], 'a\\0b', 'PX', 60000)" 1 dlock:job
+    fails_with 75 'held by another client' dlock -v -n job touch "$T/ran"
+    [[ $(dlock --status job) == *'by another client, lease ends in '* ]]
+    fails_with 0 '^job .* another client' dlock --list
+    redis del dlock:job
+    dlock --pause=600s --message=why job
+    redis eval "return redis.call('HSET', KEYS[1], 'paused_by', 'a\\0b', 'pause_why', '\\0')" 1 '{dlock:job}:meta'
+    fails_with 75 'paused by a until ' dlock -n job touch "$T/ran"
+    [[ $(dlock --status job) == *'paused by a until '* ]]
+    [ ! -e "$T/ran" ]
+}
+
 @test "a holder without an end, which others have written into the set of those who share, holds until it is removed" {
     hold_lock job -s -t 60s
     redis zadd '{dlock:job}:holders' inf stranger -inf ghost >/dev/null

@@ -168,7 +168,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
                                   struct errmsg *why);
 
 /* Reads a list of values in the order of the table. Each value is checked, because no answer is
- * trusted. False: a value cannot be read and counts as missing; the others are set. */
+ * trusted. False: a value cannot be read and counts as missing; the others are set. A text can
+ * always be read: another client may have written any bytes, of which those before a NUL count. */
 bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object);
 
 /* redis_script_run() for a script that may run twice. If an idle connection turns out to be broken,

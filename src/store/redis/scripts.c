@@ -199,10 +199,12 @@ bool redis_fields_read(const struct fields *fields, redisReply *const *from, voi
 
     fields_clear(fields, object);
     for (size_t i = 0; i < fields->count; i++) {
+        const struct field *field = &fields->list[i];
         char number[24];
-        const char *value = text_of(from[i], number);
+        bool is_text = field->kind == FIELD_TEXT;
+        const char *value = is_text ? redis_reply_text(from[i]) : text_of(from[i], number);
 
-        if (value == NULL || !field_set(&fields->list[i], object, value))
+        if (value == NULL || !field_set(field, object, value))
             good = false;
     }
     return good;
