@@ -274,6 +274,16 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     [ ! -e "$T/ran" ]
 }
 
+@test "slots of which others have written nonsense: the lock is held, and no one is kept from learning that" {
+    dlock --acquire --slots=2 -t 60s job
+    redis hset '{dlock:job}:meta' slots x
+    fails_with 75 'acquired by .*, one of those who share it' dlock -v -n --slots=2 job touch "$T/ran"
+    redis hset '{dlock:job}:meta' slots 2
+    redis set '{dlock:job}:holders' x # of which the server tells no number
+    fails_with 75 'held by ' dlock -v -n --slots=2 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
 @test "a holder without an end, which others have written into the set of those who share, holds until it is removed" {
     hold_lock job -s -t 60s
     redis zadd '{dlock:job}:holders' inf stranger -inf ghost >/dev/null

@@ -49,13 +49,18 @@ static const struct field of_refused[] = {
     FIELD(refused, "ahead", NULL, FIELD_INT, -1, holder.ahead),
     FIELD(refused, "came", NULL, FIELD_NUMBER, 0, came),
     FIELD(refused, "uncalled", NULL, FIELD_TEXT, 0, uncalled),
-    FIELD(refused, "slots", NULL, FIELD_INT, 0, holder.slots),
-    FIELD(refused, "slots_taken", NULL, FIELD_INT, 0, holder.slots_taken),
     FIELD(refused, "paused", NULL, FIELD_DURATION, 0, holder.pause.left),
     FIELD(refused, "paused_by", NULL, FIELD_TEXT, 0, holder.pause.by),
     FIELD(refused, "pause_why", NULL, FIELD_TEXT, 0, holder.pause.message),
 };
 static const struct fields refused_fields = FIELDS(of_refused);
+
+/* Only for people: a value that cannot be read counts as missing. */
+static const struct field of_slots[] = {
+    FIELD(refused, "slots", NULL, FIELD_INT, 0, holder.slots),
+    FIELD(refused, "slots_taken", NULL, FIELD_INT, 0, holder.slots_taken),
+};
+static const struct fields slots_fields = FIELDS(of_slots);
 
 /* {"done", when the success began, its host} */
 static const struct field of_done[] = {
@@ -110,6 +115,7 @@ static bool read_refused(struct redis_backend *redis, struct holder *holder)
 
     if (!redis_fields_read(&refused_fields, reply->element + 1, &refused))
         return false;
+    (void)redis_fields_read(&slots_fields, reply->element + 1 + refused_fields.count, &refused);
     redis_holder_read(reply->element[reply->elements - 1], &refused.holder);
     if (refused.reserved)
         refused.holder.refusal = REFUSED_QUEUED;
@@ -153,7 +159,8 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
         return LOCK_OK;
 
     /* If the take was uncertain, it still is: the try without an answer may be carried out late. */
-    if (redis_reply_is(reply, "held", 2 + refused_fields.count) && read_refused(redis, holder))
+    if (redis_reply_is(reply, "held", 2 + refused_fields.count + slots_fields.count) &&
+        read_refused(redis, holder))
         return LOCK_HELD;
 
     if (redis_reply_is(reply, "done", 1 + done_fields.count)) {

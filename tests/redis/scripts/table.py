@@ -209,7 +209,7 @@ def taken(left=TTL, slot=-1, fence=us(0)):
     return ["taken", fence, Left(left), slot, at(left)]
 
 
-HELD = ("left", "ask", "mode", "reserved", "ahead", "came", "uncalled", "slots", "slots_taken", "paused", "paused_by", "pause_why", "holder")
+HELD = ("left", "ask", "mode", "reserved", "ahead", "came", "uncalled", "paused", "paused_by", "pause_why", "slots", "slots_taken", "holder")
 
 
 def said(of):

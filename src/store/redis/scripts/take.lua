@@ -12,8 +12,8 @@
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
 --     how many earlier waiters there are (-1: not known), when the client first came, why waiters
---     cannot be called, slots in force and taken ("": another mode), what is left of a pause (ms),
---     by whom, why, record of the holder ('': not known)}
+--     cannot be called, what is left of a pause (ms), by whom, why, slots in force and taken
+--     ("": another mode), record of the holder ('': not known)}
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
@@ -126,9 +126,9 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   if paused > 0 and ask >= 0 then ask = math.max(ask, paused) end
   local place, uncalled = note_refusal()
   local of_slots = mode_in_force == 'slots'
-  return {'held', left, ask, mode_in_force, reserved or '', place, whole(came), uncalled, of_slots and known.slots or '',
-    of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
-    whole(paused), known.paused_by or '', known.pause_why or '', who and said(who) or ''}
+  return {'held', left, ask, mode_in_force, reserved or '', place, whole(came), uncalled,
+    whole(paused), known.paused_by or '', known.pause_why or '', of_slots and known.slots or '',
+    of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who and said(who) or ''}
 end
 
 -- --- what was before ---
