@@ -10,7 +10,7 @@ repeat() { printf "%.0s$1" $(seq "$2"); }
 
 bulk() { printf '$%s\\r\\n%s\\r\\n' "${#1}" "$1"; }
 
-# An answer of 21 elements to a take, as take.lua gives it; $1 stands for the first number.
+# An answer of 14 elements to a take, as take.lua gives it; $1 stands for the first number.
 held() {
     printf '*14\\r\\n%s%s%s' "$(bulk held)" "$1" "$(repeat ':1\\r\\n' 2)"
     repeat '$0\\r\\n\\r\\n' 10
@@ -80,6 +80,8 @@ nonsense() {
     # One reply too many, or a part of one.
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n*4\r\n$5\r\nta'
+    # No number where there must be one.
+    echo "+OK\\r\\n$(held '$0\r\n\r\n')"
 }
 
 # bats test_tags=slow
@@ -119,7 +121,7 @@ nonsense() {
     fake_redis "$T/reply"
     while read -r line; do
         bytes "$line"
-        run dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --outage=0 job touch "$T/ran"
+        run dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --outage=0 -n job touch "$T/ran"
         equals "$status ${line::80}" "69 ${line::80}"
         [ ! -e "$T/ran" ]
     done < <(nonsense)
@@ -127,8 +129,10 @@ nonsense() {
 
 @test "an answer is taken for one, if it is" {
     # What the test above stands on: its fake server can be believed.
-    bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
+    bytes "+OK\\r\\n$(held ':1\r\n')"
     fake_redis "$T/reply"
+    fails_with 75 '' dlock -r "unix://$T/fake.sock" --outage=0 -n job touch "$T/ran"
+    bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
     dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
     wait_until 10 test -e "$T/ran"
     kill %1

@@ -70,6 +70,7 @@ static enum lock_result read_check(struct redis_backend *redis, struct deadline 
     bool brief = redis_reply_is(reply, "ours", 1 + brief_fields.count);
     const struct fields *fields = brief ? &brief_fields : &standing_fields;
     if (!redis_reply_is(reply, "ours", 1 + fields->count) ||
+        reply->element[1]->type != REDIS_REPLY_INTEGER ||
         !redis_fields_read(fields, reply->element + 1, &standing))
         return redis_conn_nonsense(&redis->conn, why);
 

@@ -45,6 +45,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     size_t last = held_fields.count;
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != last + 1 ||
+        reply->element[1]->type != REDIS_REPLY_INTEGER ||
         !redis_fields_read(&held_fields, reply->element, owner))
         return false;
     redis_holder_read(reply->element[last], &owner->holder);

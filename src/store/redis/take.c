@@ -113,7 +113,8 @@ static bool read_refused(struct redis_backend *redis, struct holder *holder)
     const redisReply *reply = redis->call->reply;
     struct refused refused = {.holder = {.refusal = REFUSED_HELD}};
 
-    if (!redis_fields_read(&refused_fields, reply->element + 1, &refused))
+    if (reply->element[1]->type != REDIS_REPLY_INTEGER ||
+        !redis_fields_read(&refused_fields, reply->element + 1, &refused))
         return false;
     (void)redis_fields_read(&slots_fields, reply->element + 1 + refused_fields.count, &refused);
     redis_holder_read(reply->element[reply->elements - 1], &refused.holder);
