@@ -124,7 +124,7 @@ hear_all() {
     echo "$(($(asks) - before)) asks by ten in 5 s; one has heard of $looks" >&2
     [ $(($(asks) - before)) -le 15 ]
     [ "$looks" -ge 1 ]
-    [ "$looks" -le 10 ]
+    [ "$looks" -le 6 ]
 }
 
 # bats test_tags=slow

@@ -99,6 +99,11 @@ static enum lock_result settle(struct quorum_member *member, void *about, struct
     return result;
 }
 
+static struct duration judge_settle(const struct quorum *quorum)
+{
+    return quorum_rounds(quorum, 2, DURATION_MS(100));
+}
+
 /* Releases the lock wherever it may be, or a take may still arrive. */
 static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 {
@@ -107,11 +112,9 @@ static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
             owe(member);
     }
     member_set owing = quorum_members(quorum, MEMBER_OWES);
-    if (owing != 0 && !cancelled) {
-        struct duration most = quorum_rounds(quorum, 2, DURATION_MS(100));
-        (void)quorum_round(quorum, &(struct quorum_question){settle, NULL, NULL, owing},
-                           bound_within(bound, most));
-    }
+    if (owing != 0 && !cancelled)
+        (void)quorum_round(quorum, &(struct quorum_question){settle, NULL, judge_settle, owing},
+                           bound);
     quorum->base.uncertain = quorum_members(quorum, MEMBER_OWES) != 0;
 }
 
@@ -230,9 +233,10 @@ static int count_fences(const struct quorum *quorum, const struct lease *lease)
     return __builtin_popcount(with);
 }
 
-static bool raise_on(struct quorum *quorum, struct lease *lease, member_set who, struct bound bound)
+/* Patience for servers whose part others can do. */
+static struct duration judge_raise(const struct quorum *quorum)
 {
-    return quorum_round(quorum, &(struct quorum_question){ask_check, lease, NULL, who}, bound);
+    return quorum_rounds(quorum, 2, DURATION_MS(20));
 }
 
 /* Gives the highest fence to a majority. At first asks only as many servers as are needed; if these
@@ -241,6 +245,7 @@ static bool raise_on(struct quorum *quorum, struct lease *lease, member_set who,
 static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease, struct bound bound,
                                      struct errmsg *why)
 {
+    struct quorum_question question = {ask_check, lease, judge_raise, 0};
     bool cancelled = false;
     bool has_others = quorum_count(quorum, RESULT_OK) > quorum->need;
     *lease = (struct lease){.fence = 0};
@@ -250,11 +255,15 @@ static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease,
     }
 
     int lacking = quorum->need - count_fences(quorum, lease);
-    if (lacking > 0 && has_others)
-        cancelled = raise_on(quorum, lease, without_fence(quorum, lease, lacking),
-                             bound_within(bound, quorum_rounds(quorum, 2, DURATION_MS(20))));
-    if (!cancelled && count_fences(quorum, lease) < quorum->need)
-        cancelled = raise_on(quorum, lease, without_fence(quorum, lease, quorum->count), bound);
+    if (lacking > 0 && has_others) {
+        question.who = without_fence(quorum, lease, lacking);
+        cancelled = quorum_round(quorum, &question, bound);
+    }
+    if (!cancelled && count_fences(quorum, lease) < quorum->need) {
+        question.who = without_fence(quorum, lease, quorum->count);
+        question.patience = NULL;
+        cancelled = quorum_round(quorum, &question, bound);
+    }
 
     if (cancelled)
         return LOCK_CANCELLED;
@@ -411,14 +420,18 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     return ask_check(member, about, bound);
 }
 
-/* Asks these members to join. The caller's answer does not depend on them, so they only get time to
- * connect, take and raise. Returns whether the caller was cancelled. */
+/* The caller's answer does not depend on members that join, so they only get time to connect, take
+ * and raise. */
+static struct duration judge_join(const struct quorum *quorum)
+{
+    return quorum_rounds(quorum, 6, DURATION_MS(200));
+}
+
+/* Asks these members to join. Returns whether the caller was cancelled. */
 static bool have_join(struct quorum *quorum, member_set who, struct lease *lease,
                       struct bound bound)
 {
-    struct duration most = quorum_rounds(quorum, 6, DURATION_MS(200));
-    return quorum_round(quorum, &(struct quorum_question){join, lease, NULL, who},
-                        bound_within(bound, most));
+    return quorum_round(quorum, &(struct quorum_question){join, lease, judge_join, who}, bound);
 }
 
 /* Has the servers without the lock join when it is time. If one more server forgets the lock,
