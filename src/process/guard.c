@@ -65,7 +65,7 @@ struct guard {
 };
 
 /* Kills the tree until no process is left. Before each further try, find() looks for more
- * processes, and returns false if none is left. */
+ * processes, and returns false if none is left, or none can be found. */
 __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)(struct guard *))
 {
     struct duration interval = kill_first;
@@ -247,12 +247,15 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
 }
 
 /* Adds the processes with the mark in their environment. This takes time, so kill_all() first
- * kills the processes that the guard has already seen. */
+ * kills the processes that the guard has already seen. False if there is no /proc to find them in:
+ * the guard would then never end, nor would a file lock. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};
     struct proc_stat stat;
 
+    if (!proc_is_ours())
+        return false;
     (void)proc_list("/proc", &all);
     for (size_t i = 0; i < all.count; i++) {
         pid_t pid = all.list[i];

@@ -138,6 +138,21 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     [ ! -e "$T/alive" ]
 }
 
+@test "dlock killed when /proc has gone: the command is killed with it, and no guard keeps the lock" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs /proc, even for its options'
+    local tree
+    for tree in --no-tree; do
+        rm -f "$T/command"
+        # shellcheck disable=SC2016
+        timeout 30 unshare -m sh -c 'dlock '$tree' job sh -c "echo \$\$ >\"\$T/command\"; exec sleep 600" &
+            until [ -s "$T/command" ] && pgrep -P $! -x dlock-guard; do sleep 0.02; done
+            sleep 0.3 # the guard has found /proc
+            mount -t tmpfs none /proc && kill -KILL $!' >/dev/null 2>&1 3>&- 4>&-
+        wait_until 5 gone "$(cat "$T/command")"
+        dlock -w 5 job true
+    done
+}
+
 # same_start [VARIABLE=VALUE...] COMMAND...: as if all had started in one tick of the clock.
 same_start() { env LD_PRELOAD="$HELPERS/fault_same_start.so" "$@"; }
 
