@@ -64,15 +64,26 @@ struct guard {
     const char *held; /* the command's DLOCK_HELD */
 };
 
+/* Kills the processes that /proc shows. If it shows none, kills at least the command of --tree,
+ * which the kernel does not kill as long as this guard lives. */
+static struct tree_count kill_tree(struct guard *guard)
+{
+    struct tree_count killed = tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
+
+    if (killed.found == 0 && guard->command > 0 && !atomic_load(&guard->page->ended))
+        kill(guard->command, SIGKILL);
+    return killed;
+}
+
 /* Kills the tree until no process is left. Before each further try, find() looks for more
  * processes, and returns false if none is left, or none can be found. */
 __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)(struct guard *))
 {
     struct duration interval = kill_first;
 
-    (void)tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
+    (void)kill_tree(guard);
     while (find(guard)) {
-        struct tree_count killed = tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
+        struct tree_count killed = kill_tree(guard);
         struct tree_count left = tree_left(&guard->tree);
         if (killed.found == 0 && tree_is_gone(&left))
             break;

@@ -138,10 +138,10 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     [ ! -e "$T/alive" ]
 }
 
-@test "dlock killed when /proc has gone: the command is killed with it, and no guard keeps the lock" {
+@test "dlock killed when /proc has gone: the command is killed with it, with --tree too, and no guard keeps the lock" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs /proc, even for its options'
     local tree
-    for tree in --no-tree; do
+    for tree in --no-tree --tree; do
         rm -f "$T/command"
         # shellcheck disable=SC2016
         timeout 30 unshare -m sh -c 'dlock '$tree' job sh -c "echo \$\$ >\"\$T/command\"; exec sleep 600" &
