@@ -101,10 +101,10 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
         until [ -e "$T/ready" ]; do sleep 0.02; done
         '"$user"' "$DLOCK" -w 2.5s job true; echo "status $?"
         '"$user"' "$DLOCK" --status job; '"$user"' "$DLOCK" --status --json job | grep -o "\"alive\":[a-z]*"
-        kill -KILL $holder; wait $holder
+        kill -KILL $holder; wait $holder; echo killed
         '"$user"' "$DLOCK" -w 2.5s job true; echo "status $?"; '"$user"' "$DLOCK" --status job'
     echo "$output"
-    local alive=${output%%Killed*} ended=${output##*alive}
+    local alive=${output%%killed*} ended=${output##*alive}
     [[ $alive == *"waiting 1s: held by root@"*", pid "*" (/proc hides it), sh, since "*"status 75"*" (/proc hides it), sh, since "*'"alive":null'* ]]
     [[ $alive != *'has ended'* && $alive != *force-release* ]]
     [[ $ended == *' (has ended), sh; it expires at '*'; to release it now: dlock --force-release job'*"status 75"*' (has ended), sh, since '* ]]
