@@ -286,6 +286,10 @@ static enum lock_result wait_in_store(struct wait *wait)
     enum lock_result result;
 
     wait->interval = lock->backend->poll_least;
+    wait->request.waits = wait->waits;
+    wait->tries.end = lock->waits_forever ? DEADLINE_NEVER : deadline_plus(wait->start, lock->wait);
+    if (wait->waits) /* -n has one try, without a limit */
+        wait->tries.limit = wait->tries.end;
     for (bool again = true; again;) {
         result = retry(&wait->tries, take, wait, &wait->why);
         if (result != LOCK_HELD)
@@ -431,13 +435,8 @@ bool acquisition_take(struct acquisition *lock, int *status)
 
     progress_open(&lock->view, &lock->awaited, wait.waits, lock->out);
     wait.request = lock->request;
-    wait.request.waits = wait.waits;
     wait.request.attended = progress_attended(&lock->view);
     wait.tries.view = &lock->view;
-    if (!lock->waits_forever)
-        wait.tries.end = deadline_plus(wait.start, lock->wait);
-    if (wait.waits) /* -n has one try, without a limit */
-        wait.tries.limit = wait.tries.end;
 
     enum lock_result result = wait_in_store(&wait);
     if (result == LOCK_UNAVAILABLE && lock->open_fallback != NULL &&
