@@ -30,8 +30,6 @@ bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
 
-/* --- settings.c ------------------------------------------------------------ */
-
 /* Adds a setting at the end, with a copy of `text`. A URL of Redis is appended to the URLs from the
  * same source (the command line, or a section of a file). False if memory is short. */
 bool settings_add(struct settings *settings, enum option_id id, const char *text,
@@ -42,8 +40,6 @@ void settings_drop(struct settings *settings, enum option_id id);
 
 /* Moves all of `more` after the existing settings. */
 void settings_append(struct settings *settings, struct settings *more);
-
-void settings_free(struct settings *settings);
 
 /* --- held_store.c ----------------------------------------------------------- */
 

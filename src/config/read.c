@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void options_free(struct options *options)
-{
-    settings_free(&options->settings);
-}
-
 /* --- values ------------------------------------------------------------- */
 
 /* Refuses relative paths in files and variables, which apply in many directories: the path would be
