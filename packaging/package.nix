@@ -1,6 +1,6 @@
 # nix-build -E 'with import <nixpkgs> { }; callPackage packaging/package.nix { }' builds
 # it from the checkout or the unpacked tarball around it.
-{ lib, stdenv, autoreconfHook, pkg-config, hiredis, popt, libuuid, inih, openssl, patchelf
+{ lib, stdenv, autoreconfHook, pkg-config, hiredis, popt, libuuid, openssl, patchelf
 , homepage ? null # there is no home page yet
 }:
 
@@ -9,7 +9,7 @@ stdenv.mkDerivation {
   version = "0.9.0";
   src = lib.cleanSource ../.;
   nativeBuildInputs = [ autoreconfHook pkg-config patchelf ];
-  buildInputs = [ hiredis popt libuuid inih openssl ];
+  buildInputs = [ hiredis popt libuuid openssl ];
   configureFlags = [ "--sysconfdir=/etc" "--disable-static-libs" ];
   enableParallelBuilding = true;
   # libssl is opened at run time, where TLS or hashed names are asked for.

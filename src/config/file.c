@@ -1,10 +1,5 @@
-/* Reads INI files with inih, whose reader callback does here what inih does not:
- *
- *   lines               are counted, so that an error can name one.
- *   a long line         is an error; inih would cut it in two.
- *   a NUL byte          is an error; inih would see only the part of the line before it.
- *   an indented key     loses its white space; inih would continue the last value with the line.
- *   a section           is checked at its beginning; inih reports no section without keys. */
+/* Reads the configuration files and the variables. Each line of a file is KEY = VALUE, the beginning
+ * of a section, [lock GLOB], or a comment (dlock.conf(5)). */
 #include "config.h"
 #include "config/config_int.h"
 #include "redis/url.h"
@@ -14,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,24 +16,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A limit, because each setting is compared with all those before it. */
+enum { LINES_MOST = 10000, LINE_MOST = 65536 };
+
+static const char lock_section[] = "[lock ";
+static const char variable_prefix[] = "DLOCK_";
+static const char byte_order_mark[] = "\xEF\xBB\xBF";
+
 struct reading {
     struct settings *settings;
     struct settings sections; /* the settings of matching sections; they follow the others */
+    bool skips;               /* the current section does not match */
     const char *name;         /* of the lock */
-    FILE *file;
     const char *path;
     bool others_can_read;
     int line, section; /* line of the section that the current line is in; 0: before all sections */
-    enum settings_result result;
     struct errmsg *why;
 };
 
-static const char lock_section[] = "lock ";
-static const char variable_prefix[] = "DLOCK_";
-
-/* Returns 0, the value that take_setting() must return. */
-__attribute__((format(printf, 2, 3))) static int bad_line(struct reading *reading,
-                                                          const char *format, ...)
+__attribute__((format(printf, 2, 3))) static enum settings_result bad_line(struct reading *reading,
+                                                                           const char *format, ...)
 {
     struct errmsg what;
     va_list args;
@@ -47,122 +43,128 @@ __attribute__((format(printf, 2, 3))) static int bad_line(struct reading *readin
     (void)vsnprintf(what.text, sizeof what.text, format, args);
     va_end(args);
     errmsg_set(reading->why, "%s:%d: %s", reading->path, reading->line, what.text);
-    reading->result = SETTINGS_BAD_CONFIG;
-    return 0;
+    return SETTINGS_BAD_CONFIG;
 }
 
-/* Refuses names that inih would shorten: it ends a section's name at the first bracket, silently
- * drops the rest, and keeps only 49 characters. */
-static void check_section(struct reading *reading, const char *line)
+static enum settings_result take_setting(struct reading *reading, const char *key,
+                                         const char *value)
 {
-    enum { SECTION_MOST = 49 };
-    const char *name = line + 1, *close = strchr(line, ']');
-    if (close == NULL)
-        return; /* inih reports that itself */
+    char near[NEAR_TEXT_SIZE];
+    enum option_id id = option_by_name(key, strlen(key));
+    struct origin origin = {.kind = ORIGIN_FILE,
+                            .file = reading->path,
+                            .line = reading->line,
+                            .section = reading->section};
 
-    int length = (int)(close - name);
-    int kind = (int)strlen(lock_section);
-    if (length <= kind || strncmp(name, lock_section, (size_t)kind) != 0)
-        bad_line(reading, "[%.*s]: unknown section; [lock GLOB] is the only kind",
-                 length < 100 ? length : 100, name);
-    else if (strchr(close + 1, ']') != NULL)
-        bad_line(reading, "the GLOB of a section cannot hold brackets");
-    else if (length > SECTION_MOST)
-        bad_line(reading, "the GLOB of a section cannot be longer than %d bytes",
-                 SECTION_MOST - kind);
+    if (!option_configurable(id) && hints_near(near, key, strlen(key), NEAR_KEYS))
+        return bad_line(reading, "%.100s: unknown key; did you mean %s?", key, near);
+    if (!option_configurable(id))
+        return bad_line(reading,
+                        "%.100s: unknown key; the long options of dlock --help are the keys", key);
+    if (id == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
+        return bad_line(
+            reading,
+            "%.100s: it holds a password, and others can read this file; use chmod o=", key);
+    if (reading->skips)
+        return SETTINGS_OK;
+    return settings_add(reading->section != 0 ? &reading->sections : reading->settings, id, value,
+                        origin)
+               ? SETTINGS_OK
+               : SETTINGS_NO_MEMORY;
 }
 
-/* A file has a limit, because each setting is compared with all those before it. */
-enum { LINES_MOST = 10000 };
+/* The line ends with ']'; GLOB may have brackets too. */
+static enum settings_result begin_section(struct reading *reading, char *line)
+{
+    size_t begin = strlen(lock_section), end = strlen(line) - 1;
 
-static const char byte_order_mark[] = "\xEF\xBB\xBF";
+    if (strncmp(line, lock_section, begin) != 0 || end == begin)
+        return bad_line(reading, "%.100s: unknown section; [lock GLOB] is the only kind", line);
+    line[end] = '\0';
+    reading->section = reading->line;
+    reading->skips = fnmatch(line + begin, reading->name, 0) != 0;
+    return SETTINGS_OK;
+}
+
+/* Cuts off the white space at both ends. */
+static char *trimmed(char *text)
+{
+    size_t length;
+
+    while (isspace((unsigned char)*text))
+        text++;
+    length = strlen(text);
+    while (length > 0 && isspace((unsigned char)text[length - 1]))
+        length--;
+    text[length] = '\0';
+    return text;
+}
+
+/* A ';' after white space begins a comment. */
+static void cut_comment(char *line)
+{
+    char *c = line;
+    while (*c != '\0' && (*c != ';' || (c > line && !isspace((unsigned char)c[-1]))))
+        c++;
+    *c = '\0';
+}
+
+static enum settings_result take_line(struct reading *reading, char *line)
+{
+    cut_comment(line);
+    line = trimmed(line);
+    if (*line == '\0' || *line == '#')
+        return SETTINGS_OK;
+    if (*line == '[' && line[strlen(line) - 1] == ']')
+        return begin_section(reading, line);
+
+    char *end = *line != '[' ? strpbrk(line, "=:") : NULL;
+    if (end == NULL)
+        return bad_line(reading, "this is neither KEY = VALUE, nor [lock GLOB], nor a comment");
+    *end = '\0';
+    return take_setting(reading, trimmed(line), trimmed(end + 1));
+}
 
 /* Like fgets(3), but returns the length, which a NUL byte in the line would hide; 0: no more
  * lines. */
-static size_t read_bytes(char *buffer, int size, FILE *file)
+static size_t read_line(char *buffer, size_t size, FILE *file)
 {
     size_t length = 0;
     int c = EOF;
-    while (length + 1 < (size_t)size && c != '\n' && (c = getc(file)) != EOF)
+    while (length + 1 < size && c != '\n' && (c = getc(file)) != EOF)
         buffer[length++] = (char)c;
     buffer[length] = '\0';
     return ferror(file) ? 0 : length;
 }
 
-static char *read_line(char *buffer, int size, void *data)
+static enum settings_result parse(struct reading *reading, FILE *file)
 {
-    struct reading *reading = data;
-    size_t length = reading->result == SETTINGS_OK ? read_bytes(buffer, size, reading->file) : 0;
-    if (length == 0)
-        return NULL;
+    char *line = malloc(LINE_MOST + 2);
+    enum settings_result result = line != NULL ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 
-    reading->line++;
-    if (memchr(buffer, '\0', length) != NULL)
-        bad_line(reading, "the line has a NUL byte, which no text has");
-    else if (reading->line > LINES_MOST)
-        bad_line(reading, "a file has at most %d lines", LINES_MOST);
-    else if (buffer[length - 1] != '\n' && getc(reading->file) != EOF)
-        bad_line(reading, "the line is longer than %d characters", size - 2);
-
-    size_t skipped = 0;
-    if (reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0)
-        skipped = strlen(byte_order_mark);
-    skipped += strspn(buffer + skipped, " \t");
-    memmove(buffer, buffer + skipped, length - skipped + 1);
-    if (*buffer == '[' && reading->result == SETTINGS_OK) {
-        reading->section = reading->line;
-        check_section(reading, buffer);
+    while (result == SETTINGS_OK) {
+        size_t length = read_line(line, LINE_MOST + 2, file);
+        if (length == 0)
+            break;
+        reading->line++;
+        size_t mark = strlen(byte_order_mark);
+        bool is_marked = reading->line == 1 && strncmp(line, byte_order_mark, mark) == 0;
+        if (memchr(line, '\0', length) != NULL)
+            result = bad_line(reading, "the line has a NUL byte, which no text has");
+        else if (reading->line > LINES_MOST)
+            result = bad_line(reading, "a file has at most %d lines", LINES_MOST);
+        else if (length > LINE_MOST && line[length - 1] != '\n')
+            result = bad_line(reading, "the line is longer than %d bytes", LINE_MOST);
+        else
+            result = take_line(reading, is_marked ? line + mark : line);
     }
-    return reading->result == SETTINGS_OK ? buffer : NULL;
-}
-
-static int unknown_key(struct reading *reading, const char *key)
-{
-    char near[NEAR_TEXT_SIZE];
-    if (!hints_near(near, key, strlen(key), NEAR_KEYS))
-        return bad_line(reading,
-                        "%.100s: unknown key; the long options of dlock --help are the keys", key);
-    return bad_line(reading, "%.100s: unknown key; did you mean %s?", key, near);
-}
-
-static int take_setting(void *data, const char *section, const char *key, const char *value)
-{
-    struct reading *reading = data;
-    const char *glob =
-        *section != '\0' ? section + strlen(lock_section) : NULL; /* check_section() has seen it */
-    if (reading->result != SETTINGS_OK)
-        return 0;
-    enum option_id id = option_by_name(key, strlen(key));
-    if (!option_configurable(id))
-        return unknown_key(reading, key);
-    if (id == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
-        return bad_line(
-            reading,
-            "%.100s: it holds a password, and others can read this file; use chmod o=", key);
-    if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
-        return 1;
-    struct origin origin = {.kind = ORIGIN_FILE,
-                            .file = reading->path,
-                            .line = reading->line,
-                            .section = reading->section};
-    if (!settings_add(glob != NULL ? &reading->sections : reading->settings, id, value, origin))
-        reading->result = SETTINGS_NO_MEMORY;
-    return reading->result == SETTINGS_OK;
-}
-
-static enum settings_result parse(struct reading *reading)
-{
-    int line = ini_parse_stream(read_line, reading, take_setting, reading);
-    if (reading->result == SETTINGS_OK && line != 0) {
-        reading->line = line;
-        bad_line(reading, "this is neither KEY = VALUE, nor [lock GLOB], nor a comment");
-    }
-    if (reading->result == SETTINGS_OK && ferror(reading->file)) {
+    if (result == SETTINGS_OK && ferror(file)) {
         errmsg_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
-        reading->result = SETTINGS_BAD_CONFIG;
+        result = SETTINGS_BAD_CONFIG;
     }
+    free(line);
     settings_append(reading->settings, &reading->sections);
-    return reading->result;
+    return result;
 }
 
 /* The directory of the user's file: `path` is the value of `variable`, `below` the path below
@@ -244,12 +246,11 @@ static enum settings_result read_file(struct settings *settings, const char *nam
     struct reading reading = {
         .settings = settings,
         .name = name,
-        .file = file,
         .path = path,
         .others_can_read = (status.st_mode & S_IROTH) != 0,
         .why = why,
     };
-    enum settings_result result = parse(&reading);
+    enum settings_result result = parse(&reading, file);
     fclose(file);
     return result;
 }

@@ -337,6 +337,14 @@ TEST(test_files)
         {"ttl = 1\n[lock job]\nttl = 2\n[lock other]\nttl=3\n", "job true",
          "run name=job command=true ttl=2s"},
         {"[lock j?b]\nttl = 2\n", "job true", "run name=job command=true ttl=2s"},
+        {"[lock job[0-9]]\nttl = 2\n", "job7 true", "run name=job7 command=true ttl=2s"},
+        {"[lock job[0-9]]\nttl = 2\n", "jobs true", "run name=jobs command=true"},
+        {"[lock a]b] ; x\nttl = 2\n", "a]b true", "run name=a]b command=true ttl=2s"},
+        {"[lock a-name-of-more-than-44-bytes-as-Kubernetes-makes-them-*]\nttl : 2\n",
+         "a-name-of-more-than-44-bytes-as-Kubernetes-makes-them-x true",
+         "run name=a-name-of-more-than-44-bytes-as-Kubernetes-makes-them-x command=true ttl=2s"},
+        {"report =;=:;a b;# c\t; d\n", "job true", "run name=job command=true report=;=:;a b;# c"},
+        {"ttl = 2\r\n\vttl = 3\r", "job true", "run name=job command=true ttl=3s"},
         {"nonblock = yes\nwait = 5\n", "job true", "run name=job command=true wait=5s"},
         {"wait = 5\nnonblock = yes\n", "job true", "run name=job command=true wait=0"},
         {"conflict-exit-code = 0\n", "--acquire job", "acquire name=job"},
@@ -376,10 +384,12 @@ TEST(test_wrong_files)
         {"[lock zzz]\n\n[locks b]", "3: [locks b]: unknown section"},
         {" []\n[lock job]", "1: []: unknown section"},
         {"[lock x\nttl = 5", "1: this is neither"},
-        {"[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5",
-         "1: the GLOB of a section cannot be longer than 44 bytes"},
+        {"[lock x] y\nttl = 5", "1: this is neither"},
+        {"[lock x] # y\nttl = 5", "1: this is neither"}, /* # begins a comment only in front */
+        {"[lock x=y\nttl = 5", "1: this is neither"},
+        {"[lock x ;]\nttl = 5", "1: this is neither"},
+        {"ttl = 2\nnonsense ; = 3", "2: this is neither"},
         {"[lock zzz]\nnosuch = 5", "2: nosuch: unknown key"}, /* although for another name */
-        {"[lock [ab]]\nttl = 5", "1: the GLOB of a section cannot hold brackets"},
         {"\xEF\xBB\xBF[locks b]\n", "1: [locks b]: unknown section"},
     };
     char wanted[256];
