@@ -163,10 +163,8 @@ int action_print_config(const struct options *options, struct messages *out)
         json_text(&json, "key", options->name);
         json_begin(&json, "settings", '[');
     } else {
-        if (!settings->file_named)
-            print_file(CONFIG_SYSTEM_FILE, settings->system_file_read);
-        if (settings->user_file != NULL)
-            print_file(settings->user_file, settings->user_file_read);
+        for (const struct config_file *file = settings->files; file != NULL; file = file->next)
+            print_file(file->path, file->is_there);
     }
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
         struct row row;

@@ -74,6 +74,10 @@ static NOT_INLINED void check_configuration(const struct options *options,
                                             struct findings *findings)
 {
     findings_section(findings, "configuration", NULL);
+    findings->check = "read";
+    for (const struct config_file *file = options->settings.files; file != NULL; file = file->next)
+        if (file->is_there)
+            findings_good(findings, "%s", file->path);
     config_unknown_variables(add_unknown_variable, findings);
     if (options->fallback_to_file) {
         findings->check = "fallback";

@@ -91,10 +91,11 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
 
 /* --- file.c ---------------------------------------------------------------- */
 
-/* Adds the settings of SYSCONFDIR/dlock.conf, $XDG_CONFIG_HOME/dlock/dlock.conf (or ~/.config) and
- * the DLOCK_* variables, from the weakest to the strongest. Of the files' [lock GLOB] sections,
- * only those count that match the lock's name. A missing file adds nothing. --config (NULL: not
- * given) or DLOCK_CONFIG names a file that replaces both, and must exist. */
+/* Adds the settings of CONFIG_SYSTEM_FILE, of the files of CONFIG_SYSTEM_GLOB by their names, of
+ * $XDG_CONFIG_HOME/dlock/dlock.conf (or ~/.config) and of the DLOCK_* variables, from the weakest
+ * to the strongest. Of the [lock GLOB] sections, only those count that match the lock's name. A
+ * missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that replaces
+ * all others, and must exist. */
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);
 

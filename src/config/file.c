@@ -4,11 +4,15 @@
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/fileutils.h"
+#include "util/text.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,8 +141,14 @@ static size_t read_line(char *buffer, size_t size, FILE *file)
     return ferror(file) ? 0 : length;
 }
 
-static enum settings_result parse(struct reading *reading, FILE *file)
+static enum settings_result parse(struct reading *reading, const char *path, bool others_can_read,
+                                  FILE *file)
 {
+    reading->path = path;
+    reading->others_can_read = others_can_read;
+    reading->line = reading->section = 0;
+    reading->skips = false;
+
     char *line = malloc(LINE_MOST + 2);
     enum settings_result result = line != NULL ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 
@@ -163,12 +173,10 @@ static enum settings_result parse(struct reading *reading, FILE *file)
         result = SETTINGS_BAD_CONFIG;
     }
     free(line);
-    settings_append(reading->settings, &reading->sections);
     return result;
 }
 
-/* The directory of the user's file: `path` is the value of `variable`, `below` the path below
- * it. */
+/* The user's file is at `below` in the directory `path`, which is the value of `variable`. */
 struct base {
     const char *variable, *path, *below;
 };
@@ -176,9 +184,9 @@ struct base {
 /* The XDG Base Directory specification: a relative path counts as unset. */
 static struct base user_base(void)
 {
-    struct base base = {"XDG_CONFIG_HOME", getenv("XDG_CONFIG_HOME"), ""};
+    struct base base = {"XDG_CONFIG_HOME", getenv("XDG_CONFIG_HOME"), "/dlock/dlock.conf"};
     if (base.path == NULL || *base.path != '/')
-        base = (struct base){"HOME", getenv("HOME"), "/.config"};
+        base = (struct base){"HOME", getenv("HOME"), "/.config/dlock/dlock.conf"};
     return base;
 }
 
@@ -200,31 +208,62 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
-/* Returns why the file must not be read; NULL: it may be. Everyone who can write to the file
- * decides where locks are, and where reports go. Our own group may write, because on many hosts
+/* Returns who must not be able to write to a file or directory, but can; NULL: nobody. Everyone who
+ * can decides where locks are, and where reports go. Our own group may write, because on many hosts
  * each user has a group without other members. */
-static const char *distrusted(const struct settings *settings, const char *path,
-                              const struct stat *status, char *text, size_t size)
+static const char *written_by_others(const struct stat *status)
 {
-    char name[USER_NAME_SIZE];
-    if (!S_ISREG(status->st_mode))
-        return "it is not a regular file";
     if ((status->st_mode & S_IWOTH) != 0)
         return "others can write to it; use chmod o-w";
     if ((status->st_mode & S_IWGRP) != 0 && status->st_gid != 0 && status->st_gid != getegid())
         return "its group can write to it; use chmod g-w";
-    if (path != settings->user_file || status->st_uid == geteuid() || status->st_uid == 0)
-        return NULL;
+    return NULL;
+}
+
+/* Returns why the file must not be read; NULL: it may be. */
+static const char *distrusted(const struct settings *settings, const char *path,
+                              const struct stat *status, char *text, size_t size)
+{
+    char name[USER_NAME_SIZE];
+    const char *writers = written_by_others(status);
+    if (!S_ISREG(status->st_mode))
+        return "it is not a regular file";
+    if (writers != NULL || path != settings->user_file || status->st_uid == geteuid() ||
+        status->st_uid == 0)
+        return writers;
     snprintf(text, size, "it belongs to user %s%s", user_name(status->st_uid, name, sizeof name),
              settings->file_named ? "; it must be yours or root's"
                                   : ": set HOME or XDG_CONFIG_HOME");
     return text;
 }
 
-static enum settings_result read_file(struct settings *settings, const char *name, const char *path,
-                                      bool *is_there, struct errmsg *why)
+/* Adds the file DIRECTORY BELOW to the files. NULL: memory is short. */
+static struct config_file *add_file(struct settings *settings, const char *directory,
+                                    const char *below)
 {
+    struct config_file **end = &settings->files;
+    size_t size = strlen(directory) + strlen(below) + 1;
+    struct config_file *file = malloc(sizeof *file + size);
+    if (file == NULL)
+        return NULL;
+
+    *file = (struct config_file){0};
+    snprintf(file->path, size, "%s%s", directory, below);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = file;
+    return file;
+}
+
+static enum settings_result read_file(struct reading *reading, struct config_file *config)
+{
+    const struct settings *settings = reading->settings;
+    struct errmsg *why = reading->why;
     struct stat status;
+    if (config == NULL)
+        return SETTINGS_NO_MEMORY;
+
+    const char *path = config->path;
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !settings->file_named)
@@ -235,36 +274,80 @@ static enum settings_result read_file(struct settings *settings, const char *nam
         fd_close(&fd);
         return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
     }
+
     char text[USER_NAME_SIZE + 80];
     const char *reason = distrusted(settings, path, &status, text, sizeof text);
-    if (reason != NULL) {
+    enum settings_result result = SETTINGS_BAD_CONFIG;
+    config->is_there = reason == NULL;
+    if (reason != NULL)
         errmsg_set(why, "%s: %s", path, reason);
-        fclose(file);
-        return SETTINGS_BAD_CONFIG;
-    }
-    *is_there = true;
-    struct reading reading = {
-        .settings = settings,
-        .name = name,
-        .path = path,
-        .others_can_read = (status.st_mode & S_IROTH) != 0,
-        .why = why,
-    };
-    enum settings_result result = parse(&reading, file);
+    else
+        result = parse(reading, config->path, (status.st_mode & S_IROTH) != 0, file);
     fclose(file);
     return result;
 }
 
-static bool user_path(char **path)
+/* --- which files --------------------------------------------------------------- */
+
+static int cannot_list(const char *path, int error)
 {
-    struct base base = user_base();
-    if (base.path == NULL || *base.path != '/')
-        return true;
-    size_t size = strlen(base.path) + strlen(base.below) + sizeof "/dlock/dlock.conf";
-    *path = malloc(size);
-    if (*path != NULL)
-        snprintf(*path, size, "%s%s/dlock/dlock.conf", base.path, base.below);
-    return *path != NULL;
+    (void)path;
+    errno = error;
+    return error != ENOENT; /* 0: glob(3) goes on */
+}
+
+/* Everyone who can write to the directory can add a file. */
+static enum settings_result check_directory(const char *directory, struct errmsg *why)
+{
+    struct stat status;
+    const char *writers = stat(directory, &status) == 0 ? written_by_others(&status) : NULL;
+    if (writers == NULL)
+        return SETTINGS_OK;
+    errmsg_set(why, "%s: %s", directory, writers);
+    return SETTINGS_BAD_CONFIG;
+}
+
+/* Reads the files in the order of their names. */
+static enum settings_result read_directory(struct reading *reading)
+{
+    glob_t found = {0};
+    int error = glob(CONFIG_SYSTEM_GLOB, 0, cannot_list, &found);
+    enum settings_result result = error == GLOB_NOSPACE ? SETTINGS_NO_MEMORY : SETTINGS_OK;
+    if (error == GLOB_ABORTED) {
+        errmsg_set(reading->why, "%s: cannot list them: %s", CONFIG_SYSTEM_GLOB, strerror(errno));
+        result = SETTINGS_BAD_CONFIG;
+    }
+    if (found.gl_pathc > 0 && result == SETTINGS_OK) {
+        char directory[PATH_MAX];
+        text_copy(directory, sizeof directory, found.gl_pathv[0]);
+        result = check_directory(dirname(directory), reading->why);
+    }
+    for (size_t i = 0; i < found.gl_pathc && result == SETTINGS_OK; i++)
+        result = read_file(reading, add_file(reading->settings, found.gl_pathv[i], ""));
+    globfree(&found);
+    return result;
+}
+
+/* All files of the system count as one. */
+static enum settings_result read_system(struct reading *reading)
+{
+    enum settings_result result =
+        read_file(reading, add_file(reading->settings, CONFIG_SYSTEM_FILE, ""));
+    if (result == SETTINGS_OK)
+        result = read_directory(reading);
+    settings_append(reading->settings, &reading->sections);
+    return result;
+}
+
+static enum settings_result read_user(struct reading *reading, const char *directory,
+                                      const char *below)
+{
+    struct settings *settings = reading->settings;
+    struct config_file *file = add_file(settings, directory, below);
+    settings->user_file = file != NULL ? file->path : NULL;
+    enum settings_result result = read_file(reading, file);
+    settings_append(settings, &reading->sections);
+    return result;
 }
 
 /* The option of the variable "DLOCK_NAME=..."; OPT_NONE if there is none. */
@@ -301,29 +384,6 @@ static bool read_variables(struct settings *settings)
     return true;
 }
 
-static enum settings_result read_named_file(struct settings *settings, const char *name,
-                                            const char *path, struct errmsg *why)
-{
-    settings->file_named = true;
-    settings->user_file = strdup(path);
-    if (settings->user_file == NULL)
-        return SETTINGS_NO_MEMORY;
-    return read_file(settings, name, settings->user_file, &settings->user_file_read, why);
-}
-
-static enum settings_result read_both_files(struct settings *settings, const char *name,
-                                            struct errmsg *why)
-{
-    static const char system_path[] = CONFIG_SYSTEM_FILE;
-    enum settings_result result =
-        read_file(settings, name, system_path, &settings->system_file_read, why);
-    if (result == SETTINGS_OK && !user_path(&settings->user_file))
-        result = SETTINGS_NO_MEMORY;
-    if (result == SETTINGS_OK && settings->user_file != NULL)
-        result = read_file(settings, name, settings->user_file, &settings->user_file_read, why);
-    return result;
-}
-
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why)
 {
@@ -333,9 +393,17 @@ enum settings_result config_read(struct settings *settings, const char *name,
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }
-    bool is_named = path != NULL && *path != '\0';
-    enum settings_result result = is_named ? read_named_file(settings, name, path, why)
-                                           : read_both_files(settings, name, why);
+    struct reading reading = {.settings = settings, .name = name, .why = why};
+    enum settings_result result = SETTINGS_OK;
+    settings->file_named = path != NULL && *path != '\0';
+    if (settings->file_named) {
+        result = read_user(&reading, path, "");
+    } else {
+        struct base base = user_base();
+        result = read_system(&reading);
+        if (result == SETTINGS_OK && base.path != NULL && *base.path == '/')
+            result = read_user(&reading, base.path, base.below);
+    }
     if (result == SETTINGS_OK && !read_variables(settings))
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)
@@ -352,7 +420,7 @@ char *config_places(const struct settings *settings, enum option_id id,
         text, CONFIG_PLACES_SIZE, "%s%s%.400s%s",
         origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable),
         user_file != NULL ? ", " : "", user_file != NULL ? user_file : "",
-        settings->file_named ? "" : ", " CONFIG_SYSTEM_FILE);
+        settings->file_named ? "" : ", " CONFIG_SYSTEM_GLOB ", " CONFIG_SYSTEM_FILE);
     return text;
 }
 

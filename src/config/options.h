@@ -99,12 +99,18 @@ struct setting {
     char text[]; /* of a flag: yes or no; of an action without a value: "" */
 };
 
+struct config_file {
+    struct config_file *next;
+    bool is_there;
+    char path[]; /* origins point to it */
+};
+
 /* All settings, from the weakest source to the strongest: the last setting of an option counts. */
 struct settings {
     struct setting *first;
-    char *user_file; /* path of the user's file; origins point to it */
-    bool file_named; /* --config or DLOCK_CONFIG named user_file, and there is no other */
-    bool system_file_read, user_file_read; /* false: it does not exist */
+    struct config_file *files; /* in the order in which they were read */
+    const char *user_file;     /* path of the user's file; NULL: none */
+    bool file_named;           /* --config or DLOCK_CONFIG named user_file, the only file then */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
@@ -122,11 +128,12 @@ char *origin_place(enum option_id id, struct origin origin, char *text, size_t s
 /* The setting that counts; NULL if there is none. */
 const struct setting *setting_in_force(const struct settings *settings, enum option_id id);
 
-/* The path of the configuration file for all users. */
+/* The configuration files for all users: that of the host, and those of packages and roles. */
 #define CONFIG_SYSTEM_FILE SYSCONFDIR "/dlock.conf"
+#define CONFIG_SYSTEM_GLOB CONFIG_SYSTEM_FILE ".d/*.conf"
 
-/* The places in which this option can be set: "DLOCK_REDIS,
- * /home/a/.config/dlock/dlock.conf, /etc/dlock.conf". Returns text. */
+/* The places in which this option can be set, the strongest first: "DLOCK_REDIS,
+ * /home/a/.config/dlock/dlock.conf, " and the two above. Returns text. */
 #define CONFIG_PLACES_SIZE 1024
 char *config_places(const struct settings *settings, enum option_id id,
                     char text[CONFIG_PLACES_SIZE]);

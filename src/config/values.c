@@ -455,8 +455,11 @@ void options_free(struct options *options)
         forget(settings->first);
         settings->first = next;
     }
-    free(settings->user_file);
-    settings->user_file = NULL;
+    while (settings->files != NULL) {
+        struct config_file *next = settings->files->next;
+        free(settings->files);
+        settings->files = next;
+    }
 }
 
 const struct setting *setting_in_force(const struct settings *settings, enum option_id id)

@@ -25,6 +25,43 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_LOCK_TTL'; }
     equals "$(ttl job --ttl=41)" 41
 }
 
+@test "the files of dlock.conf.d follow the system's, in the order of their names; all sections follow all keys" {
+    export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
+    mkdir "$SYSTEM_CONF.d"
+    local system=$(dlock --print-config | sed -n '1s/^; \(.*\): .*/\1/p') # by --sysconfdir
+    printf 'ttl = 11\nwait = 1\n[lock app:*]\nttl = 12\n' >"$SYSTEM_CONF"
+    printf 'ttl = 21\ngrace = 2\n[lock app:x]\nttl = 22\n' >"$SYSTEM_CONF.d/20-app.conf"
+    printf 'ttl = 31\ngrace = 3\n[lock app:*]\noutage = 3\n' >"$SYSTEM_CONF.d/10-role.conf"
+    echo 'ttl = 41' | tee "$SYSTEM_CONF.d/.hidden.conf" "$SYSTEM_CONF.d/30.conf.dpkg-new" >"$SYSTEM_CONF.d/40"
+    shown() { dlock --print-config "$1" | sed -n "s|$SYSTEM_CONF.d/||; s/^\(ttl\|wait\|grace\|outage\) = \([0-9]*\) *; /\1=\2 /p"; }
+    equals "$(shown job)" "wait=1 $system:2: wait"$'\nttl=21 20-app.conf:1: ttl\ngrace=2 20-app.conf:2: grace'
+    equals "$(shown app:y)" "wait=1 $system:2: wait"$'\n'"ttl=12 $system:4: ttl"$'\noutage=3 10-role.conf:4: outage\ngrace=2 20-app.conf:2: grace'
+    equals "$(ttl app:x)" 22
+    equals "$(dlock --print-config job | sed -n 's/^; \(.*\): read$/\1/p')" \
+        "$system"$'\n'"$SYSTEM_CONF.d/10-role.conf"$'\n'"$SYSTEM_CONF.d/20-app.conf"$'\n'"$CONF"
+    run dlock --doctor app:x
+    equals "$(sed -n 's/^ *ok *read *//p' <<<"$output")" \
+        "$system"$'\n'"$SYSTEM_CONF.d/10-role.conf"$'\n'"$SYSTEM_CONF.d/20-app.conf"$'\n'"$CONF"
+    echo 'ttl = 51' >>"$CONF" # the user's keys are stronger than the system's sections
+    equals "$(ttl app:x)" 51
+}
+
+@test "a wrong file in dlock.conf.d, or a directory that others can write to, is an error with its name" {
+    export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
+    mkdir "$SYSTEM_CONF.d"
+    printf '\ntll = 5\n' >"$SYSTEM_CONF.d/a.conf"
+    fails_with 78 "$SYSTEM_CONF.d/a.conf:2: tll: unknown key" dlock job touch "$T/ran"
+    ln -sf "$T/none" "$SYSTEM_CONF.d/a.conf" # as a file that is removed just now
+    dlock job true
+    mkdir "$SYSTEM_CONF.d/b.conf"
+    fails_with 78 "$SYSTEM_CONF.d/b.conf: it is not a regular file" dlock job touch "$T/ran"
+    rmdir "$SYSTEM_CONF.d/b.conf"
+    echo 'ttl = 5' >"$SYSTEM_CONF.d/c.conf"
+    chmod o+w "$SYSTEM_CONF.d"
+    fails_with 78 "$SYSTEM_CONF.d: others can write to it; use chmod o-w" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
 @test "without XDG_CONFIG_HOME the user's file is in ~/.config" {
     unset XDG_CONFIG_HOME
     mkdir -p "$HOME/.config/dlock"

@@ -89,7 +89,7 @@ LIMITS = {
 
 # What of the C library dlock calls and is not walked, and why.
 NOT_WALKED = {
-    "cannot fail": "abort _exit exit free freeaddrinfo getauxval getenv secure_getenv getegid geteuid getgid getpgrp getpid getppid getuid setlocale "
+    "cannot fail": "abort _exit exit free freeaddrinfo globfree getauxval getenv secure_getenv getegid geteuid getgid getpgrp getpid getppid getuid setlocale "
     "strerror xpg_strerror_r gai_strerror errno_location ctype_b_loc ctype_tolower_loc ctype_toupper_loc nl_langinfo qsort "
     "random jrand48 srandom tzset umask stack_chk_fail libc_start_main libc_current_sigrtmax libc_current_sigrtmin time signal "
     "sigaddset sigemptyset sigfillset sigismember unsetenv rewind ferror fileno raise dirname inet_pton fnmatch strftime "
@@ -99,7 +99,7 @@ NOT_WALKED = {
     "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
     "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr memrchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
-    "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup",
+    "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup glob",
     "fails as a short file does, which the readers of files know": "fscanf getc fgetc",
     "fails only where it is misused": "mallopt pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
     "pthread_mutex_unlock getresuid getresgid",

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -462,7 +463,20 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     return error;
 }
 #elif defined FAULT_system_conf
-/* $SYSTEM_CONF replaces the system's configuration file. */
+#ifndef __GLIBC__
+#define glob64_t glob_t
+#endif
+/* $SYSTEM_CONF replaces the system's configuration file, and $SYSTEM_CONF.d the directory beside. */
+int glob64(const char *pattern, int flags, int (*failed)(const char *, int), glob64_t *found)
+{
+    int (*real)(const char *, int, int (*)(const char *, int), glob64_t *);
+    *(void **)&real = dlsym(RTLD_NEXT, "glob64");
+    char path[4096];
+    const char *there = getenv("SYSTEM_CONF");
+    snprintf(path, sizeof path, "%s.d/*.conf", there != NULL ? there : "");
+    return real(there != NULL ? path : pattern, flags, failed, found);
+}
+
 int openat64(int dir, const char *path, int flags, ...)
 {
     int (*real)(int, const char *, int, ...);
