@@ -83,6 +83,15 @@ static const struct field of_run[] = {
 };
 const struct fields run_fields = FIELDS(of_run);
 
+static const struct field of_past[] = {
+    FIELD(past_run, "since", "began_at", FIELD_TIME, 0, began_ms),
+    FIELD(past_run, "length", "duration", FIELD_LENGTH, -1, length_ms),
+    FIELD(past_run, "how", "outcome", FIELD_END, 0, end),
+    FIELD(past_run, "ttl", "ttl", FIELD_LENGTH, 0, ttl_ms),
+    FIELD(past_run, "host", "host", FIELD_TEXT, 0, host),
+};
+const struct fields past_fields = FIELDS(of_past);
+
 /* --- one value ----------------------------------------------------------- */
 
 static int64_t number_in(const struct field *field, const void *at)
@@ -142,7 +151,8 @@ static bool parse_number(const struct field *field, void *at, const char *value)
 
     if (field->kind == FIELD_DEADLINE)
         number = shifted((struct deadline){number}, proc_boot_offset()).boot_ns;
-    else if (field->kind == FIELD_MS || field->kind == FIELD_DURATION)
+    else if (field->kind == FIELD_MS || field->kind == FIELD_LENGTH ||
+             field->kind == FIELD_DURATION)
         number = number < century_ms ? number : century_ms;
     else if (field->kind >= FIELD_COUNT)
         number = number > 0 ? clamped(number) : number;
@@ -301,7 +311,7 @@ bool fields_read_row(const struct fields *fields, void *object, const char *text
 
     for (size_t i = 0; good && i < fields->count; i++) {
         bool last = i + 1 == fields->count;
-        size_t length = last ? strlen(text) : strcspn(text, "\t");
+        size_t length = strcspn(text, last ? "\n" : "\t\n");
 
         good = read_value(&fields->list[i], object, text, length) && (last || text[length] == '\t');
         text += length + !last;
@@ -339,6 +349,13 @@ static void value_json(const struct field *field, const void *at, struct json *j
     case FIELD_TIME: json_time(json, field->json, *(const int64_t *)at); break;
     case FIELD_MS:
     case FIELD_DURATION: json_seconds(json, field->json, number_in(field, at)); break;
+    case FIELD_LENGTH:
+        number = number_in(field, at);
+        if (number != field->none)
+            json_seconds(json, field->json, number);
+        else
+            json_null(json, field->json);
+        break;
     case FIELD_INT:
     case FIELD_NUMBER:
     case FIELD_DEADLINE:

@@ -3,7 +3,8 @@
  *
  *   lines   "NAME VALUE\n" for each field that has a value: records of holders and waiters, in lock
  *           files and in Redis. Unknown names are skipped, so that a later version may add some.
- *   row     the values in the order of the table with tabs between: what is remembered of a run
+ *   row     the values in the order of the table with tabs between: what is remembered of a run.
+ *           A row ends at the end of the text or at a newline
  *   list    the values in the order of the table, from the reply of a Redis script
  *   JSON    for --json
  *
@@ -25,7 +26,8 @@ enum field_kind {
     FIELD_INT,      /* int */
     FIELD_NUMBER,   /* int64_t */
     FIELD_COUNT,    /* int64_t, a number of events: 0 if unknown */
-    FIELD_MS,       /* int64_t, a length of time: 0 if unknown */
+    FIELD_MS,       /* int64_t, a sum of lengths of time: 0 if unknown */
+    FIELD_LENGTH,   /* int64_t, a length of time in ms; null in JSON if unknown */
     FIELD_TIME,     /* int64_t, the wall clock in ms; none: 0 */
     FIELD_DURATION, /* struct duration, in whole ms: 0 if unknown */
     FIELD_DEADLINE, /* struct deadline, as ns of the boot clock of the first time namespace */
@@ -63,6 +65,7 @@ extern const struct fields counts_fields; /* struct lock_counts */
 extern const struct fields memory_fields; /* the numbers of struct run_memory */
 extern const struct fields pause_fields;  /* struct pause */
 extern const struct fields run_fields;    /* struct run_record */
+extern const struct fields past_fields;   /* struct past_run */
 
 /* Sets each field to its none, or to "". */
 void fields_clear(const struct fields *fields, void *object);

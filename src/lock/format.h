@@ -11,9 +11,7 @@
  * unknown fields of {K}:meta and of a lock file's memory of runs.
  *
  *   1   records in Redis are JSON
- *   2   records are lines, runs are rows (lock/fields.h), in Redis and in files. Reserved, in both:
- *       "history", the last 32 runs, newest first, one row each of start, length, end and
- *       host; "typical", a row of median, ninth decile, longest and number of their successes */
+ *   2   records are lines, runs are rows (lock/fields.h), in Redis and in files */
 #ifndef DLOCK_LOCK_FORMAT_H
 #define DLOCK_LOCK_FORMAT_H
 

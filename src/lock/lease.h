@@ -70,7 +70,9 @@ struct holder {
     char user[64];
     char command[128]; /* the command's argv[0] */
     char message[MESSAGE_MOST + 1];
-    struct pause pause; /* of the lock, whether or not it has a holder */
+    /* Of the lock, whether or not it has a holder: */
+    struct pause pause;
+    struct typical typical; /* set if a request for the lock is refused */
 };
 
 /* The request to a backend. The strings belong to the caller and live as long as the backend

@@ -1,7 +1,7 @@
-/* What a lock remembers of its runs: the last one, the last success, and how many have failed or
- * were skipped since then. A run begins with a take and ends with its release; a run whose end was
- * never recorded is lost. All text in it comes from others, and all times are on the clock of the
- * host that ran it. */
+/* What a lock remembers of its runs: the last one, the last success, how many have failed or were
+ * skipped since then, and its history. A run begins with a take and ends with its release; a run
+ * whose end was never recorded is lost. All text in it comes from others, and all times are on the
+ * clock of the host that ran it. */
 #ifndef DLOCK_LOCK_RUN_MEMORY_H
 #define DLOCK_LOCK_RUN_MEMORY_H
 
@@ -36,11 +36,31 @@ struct run_record {
     char command[128];
 };
 
+/* What the history keeps of a run. */
+struct past_run {
+    int64_t began_ms;   /* wall clock */
+    int64_t length_ms;  /* -1: unknown, because the run was lost or its clock was set back */
+    int64_t ttl_ms;     /* of its lease; 0: unknown */
+    struct run_end end; /* without the time */
+    char host[65];
+};
+
+/* The history is a text: a row of struct past_run (lock/fields.h) and a newline for each of the
+ * last runs. The run that ended last comes first. */
+enum { HISTORY_MOST = 32, HISTORY_SIZE = HISTORY_MOST * 120 };
+
+/* How long the successes in the history took. */
+struct typical {
+    int64_t median_ms, quarter_ms, three_quarters_ms, p90_ms, longest_ms;
+    int runs; /* how many they are; 0: nothing is known */
+};
+
 struct run_memory {
     struct run_record last, success; /* RUN_NONE: none is known */
     int64_t failures;                /* consecutive; RUN_ENDED neither counts nor ends the row */
     int64_t runs, skipped;           /* since the last success */
     int64_t needed_until_ms; /* wall clock: until then once_per needs the success; files only */
+    char history[HISTORY_SIZE];
 };
 
 /* True if the run ended with status 0. */

@@ -141,7 +141,7 @@ static bool visit_state(void *data, const struct lock_state *state)
 
 static void expect_owner(struct backend *backend, bool ours, bool any, struct bound bound)
 {
-    struct lock_state state;
+    static struct lock_state state;
     struct errmsg why = {""};
     enum lock_result result = backend->look(backend, key, &state, bound, &why);
     if (result == LOCK_INVALID && !ours && state.newer > 0)
@@ -156,7 +156,7 @@ static void expect_owner(struct backend *backend, bool ours, bool any, struct bo
 /* If it was one. */
 static void expect_run(struct backend *backend, const struct run_end *end, struct bound bound)
 {
-    struct lock_state state;
+    static struct lock_state state;
     struct errmsg why = {""};
     fuzz_expect(backend->look(backend, key, &state, bound, &why) == LOCK_OK);
     fuzz_expect(end->how == RUN_NONE || state.memory.last.end.how == end->how);

@@ -22,6 +22,7 @@ SCRIPTS = "src/store/redis/scripts/"
 AREAS = {
     "src/lock/lease.c": ("unit/test_lease", "both/lease_end:redis", "both/lease_end:file", "both/nesting:file", "both/acquire:file"),
     "src/lock/fields.c": ("unit/test_fields", "unit/test_record", "both/runs:file", "both/looking:redis"),
+    "src/lock/history.c": ("unit/test_history",),
     "src/lock/run_memory.c": ("unit/test_run_memory", "both/runs:file", "both/runs:redis", "redis/runs"),
     "src/run/expiry.c": COMMAND,
     "src/run/supervise.c": COMMAND,

@@ -210,6 +210,8 @@ TEST(rows_that_are_read)
 TEST(json_has_the_known_members)
 {
     static const struct run_record unknown = {.host = ""};
+    static const struct past_run past = {1000, 1500, 60000, {RUN_SIGNAL, 9, 0}, "web3"},
+                                 lost = {1000, -1, 0, {RUN_LOST, 0, 0}, ""};
     static const struct lock_counts counts = {.takes = 2, .held_ms = 1500};
     static const struct {
         const char *name;
@@ -224,6 +226,12 @@ TEST(json_has_the_known_members)
         {"no run", &run_fields, &unknown,
          "{\"began_at\":null,\"ended_at\":null,\"outcome\":null,\"status\":null,\"signal\":null,"
          "\"pid\":null,\"user\":null,\"host\":null,\"command\":null}\n"},
+        {"a past run", &past_fields, &past,
+         "{\"began_at\":\"1970-01-01T00:00:01Z\",\"duration\":1.500,\"outcome\":\"signal\","
+         "\"status\":null,\"signal\":9,\"ttl\":60.000,\"host\":\"web3\"}\n"},
+        {"a lost run", &past_fields, &lost,
+         "{\"began_at\":\"1970-01-01T00:00:01Z\",\"duration\":null,\"outcome\":\"lost\","
+         "\"status\":null,\"signal\":null,\"ttl\":null,\"host\":null}\n"},
         {"counts", &counts_fields, &counts,
          "{\"takes\":2,\"conflicts\":0,\"timeouts\":0,\"losses\":0,\"waited\":0.000,\"held\":1.500}"
          "\n"},

@@ -1,0 +1,58 @@
+/* The last runs of a lock, and what they say about the next one: how long it usually takes, when
+ * the present run will end, which TTL is enough. An estimate is no promise, and no decision of
+ * dlock is based on one. */
+#ifndef DLOCK_LOCK_HISTORY_H
+#define DLOCK_LOCK_HISTORY_H
+
+#include "lock/run_memory.h"
+#include "util/clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct history {
+    struct past_run runs[HISTORY_MOST]; /* the run that ended last comes first */
+    size_t count;
+};
+
+/* Adds a run that has ended, with the TTL of its lease (0: unknown), to the text of a history. The
+ * oldest rows give way. */
+void history_add(char text[HISTORY_SIZE], const struct run_record *run, int64_t ttl_ms);
+
+/* Reads the text. Others may have written it: rows that cannot be read, and those beyond
+ * HISTORY_MOST, are left out. */
+void history_read(struct history *history, const char *text);
+
+/* How long the successes took whose length is known. Quarters and p90 are by nearest rank: p90 is
+ * the shortest length that at least 90 % of them did not exceed. The median of an even number is
+ * the mean of the two in the middle. */
+void history_typical(const struct history *history, struct typical *typical);
+
+/* When a run will end. */
+struct estimate {
+    bool known;      /* false: there were too few runs, and nothing else is set */
+    bool longer;     /* the run has lasted longer than 90 % of the past ones */
+    int64_t left_ms; /* until it ends; -1: unknown */
+    int64_t end_ms;  /* when it ends, by the wall clock; 0: unknown */
+    int64_t wait_ms; /* until a new waiter has its turn; -1: unknown */
+};
+
+/* Below this number of successes there is no estimate. */
+enum { ESTIMATE_LEAST = 5 };
+
+/* Estimates a run that began at since_ms and goes on at now_ms (wall clock; since_ms 0: unknown).
+ * It is expected to last as long as the median or, once it has lasted longer, as p90. `ahead` is
+ * the number of waiters in front if each will have the lock alone, for a median; -1: unknown, or
+ * some will share it. */
+struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
+                                 int ahead);
+
+/* True if the run used more than 80 % of its TTL. */
+bool past_run_is_tight(const struct past_run *run);
+
+/* The TTL to advise if the longest run lasted this long: twice as long, rounded up to a figure that
+ * people use. At most LEASE_MOST. */
+struct duration history_ttl(int64_t longest_ms);
+
+#endif
