@@ -34,6 +34,7 @@ MARKERS = ("<!-- shared -->", "<!-- /shared -->")
 TRIES, SLOTS_MOST = 7, 10000
 SETTLE = 1.0
 LIVE_ROUNDS = 9
+PAIRS_TIMED, COLD_PAUSE = 60, 0.02
 THROUGHPUT_CLIENTS, THROUGHPUT_PAIRS, THROUGHPUT_ROUNDS = 50, 20, 20
 # store/file/file.c and queue.c
 RECORD_SIZE, FIRST_PLACE, QUEUE, BLOCK = 16384, (1 << 60) + (1 << 32), 1 << 61, 1 << 22
@@ -96,15 +97,16 @@ class Connection:
         self.socket.sendall(b"".join(map(encoded, commands)) + encoded(["ECHO", "the-end"]))
 
     def await_end(self):
-        tail = said = b""
-        while not tail.endswith(b"the-end\r\n"):
+        """The replies, as they came."""
+        said = bytearray()
+        while not said.endswith(b"the-end\r\n"):
             more = self.socket.recv(1 << 16)
             if not more:
                 raise BenchError("Redis closed a connection")
-            said = said or more[:300]
-            tail = (tail + more)[-16:]
+            said += more
         if said.startswith(b"-"):
-            raise BenchError(said.decode())
+            raise BenchError(said[:300].decode())
+        return bytes(said)
 
     def bulk(self, commands):
         for start in range(0, len(commands), 500):
@@ -321,11 +323,28 @@ def redis_clients(path):
     return int(re.search(r"connected_clients:(\d+)", redis_ask(path, "INFO clients")).group(1)) - 1
 
 
+def server_times(redis, pair):
+    """The server's time of a take and of a release in µs by SLOWLOG, medians: "cold, hot". Cold is after an idle pause."""
+    medians = []
+    for pause in (COLD_PAUSE, 0):
+        redis.pipe.bulk([["CONFIG", "SET", "slowlog-max-len", "1000"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"],
+                         ["SLOWLOG", "RESET"]])
+        for command in pair * PAIRS_TIMED:
+            time.sleep(pause)
+            redis.pipe.bulk([command])
+        redis.pipe.send([["CONFIG", "SET", "slowlog-log-slower-than", "-1"], ["SLOWLOG", "GET", "1000"]])
+        found = re.findall(rb":(\d+)\r\n\*\d+\r\n\$\d+\r\n(?:SET|EVAL|EVALSHA)\r\n", redis.pipe.await_end())
+        usec = [int(one) for one in reversed(found)]
+        medians.append([statistics.median(usec[start::2]) for start in (0, 1)])
+    return ["%.0f, %.0f" % both for both in zip(*medians)]
+
+
 def throughput_table(redis):
-    """Takes and releases as fast as the server carries them: as dlock sends them, and the plain ones."""
+    """Takes and releases one by one, and as fast as the server carries them: as dlock sends them, and the plain ones."""
     name, old = "carried-00000000", "owner-00000000"
     sent = [one for one in redis.sent("--owner=" + old, name, "true") if one[0] == "EVALSHA"]
     plain = [["SET", name, old, "NX", "PX", "3600000"], ["EVAL", PLAIN_RELEASE, "1", name, old]]
+    plain_us = None
     rows, clients = [], [Connection(redis.path) for _ in range(THROUGHPUT_CLIENTS)]
     for label, pair in (("SET NX and compare-and-delete", plain), ("dlock", [sent[0], sent[-1]])):
         batches = []
@@ -345,13 +364,12 @@ def throughput_table(redis):
         seconds, cpu = time.perf_counter() - begin, server_cpu(redis.path) - cpu
         count = THROUGHPUT_CLIENTS * THROUGHPUT_PAIRS * THROUGHPUT_ROUNDS
         us = 1e6 * cpu / count
-        rows.append([label, "%.1f" % us, "{:,.0f}".format(1e6 / us), "{:,.0f}".format(count / seconds), us])
-    plain_us = rows[0][-1]
-    for row in rows:
-        row[-1] = "%.2f" % (row[-1] / plain_us)
-    return Table("Locks a second that one server carries, %d clients, distinct names, taken and released"
-                 % THROUGHPUT_CLIENTS, ["what", "server CPU of one, µs", "locks a second that this allows", "a second in this run", "CPU x plain"],
-                 rows)
+        rows.append([label, "%.1f" % us, "{:,.0f}".format(1e6 / us), "{:,.0f}".format(count / seconds),
+                     "%.2f" % (us / (plain_us or us)), *server_times(redis, pair)])
+        plain_us = plain_us or us
+    return Table("Locks that one server carries, %d clients, distinct names, taken and released" % THROUGHPUT_CLIENTS,
+                 ["what", "server CPU of one, µs", "locks a second that this allows", "a second in this run", "CPU x plain",
+                  "one take, µs, cold and hot", "one release"], rows)
 
 
 def measure(options, stack):
