@@ -197,6 +197,60 @@ TEST(a_key_that_just_fits_is_kept)
     row_true("a key fills the slot", false);
 }
 
+/* --- histories ------------------------------------------------------------- */
+
+static struct history_slot past;
+static uint64_t whole_history_sum;
+static const char rows[HISTORY_SIZE] = "5000\t7000\tstatus 0\t60000\tweb3\n";
+static char history[HISTORY_SIZE];
+
+TEST(a_history_is_read_as_written)
+{
+    memset(&past, 0, sizeof past);
+    history_slot_read(&past, OF_JOB, history);
+    row_text("empty", history, "");
+    history_slot_read(NULL, OF_JOB, history);
+    row_text("none", history, "");
+    history_slot_write(NULL, OF_JOB, rows);
+    history_slot_write(&past, OF_JOB, rows);
+    history_slot_read(&past, OF_JOB, history);
+    row_text("job", history, rows);
+    history_slot_read(&past, OF_OTHER, history);
+    row_text("another key's", history, "");
+    history_slot_write(&past, OF_JOB, (const char[HISTORY_SIZE]){""});
+    history_slot_read(&past, OF_JOB, history);
+    row_text("emptied", history, "");
+}
+
+TEST(a_torn_history_is_none)
+{
+    for (size_t at = 0; at < offsetof(struct history_slot, text) + HISTORY_SIZE; at += 496) {
+        memset(&past, 0, sizeof past);
+        history_slot_write(&past, OF_JOB, rows);
+        ((unsigned char *)&past)[at] ^= 1;
+        history_slot_read(&past, OF_JOB, history);
+        row_text("one wrong bit", history, "");
+    }
+}
+
+static void write_history_sum(int number)
+{
+    (void)number;
+    past.sum = whole_history_sum;
+}
+
+TEST(a_history_that_is_being_written_is_read_a_moment_later)
+{
+    static const struct itimerval moment = {.it_value = {.tv_usec = 200}};
+    history_slot_write(&past, OF_JOB, rows);
+    whole_history_sum = past.sum;
+    past.sum = 1;
+    signal(SIGALRM, write_history_sum);
+    row_int("timer", setitimer(ITIMER_REAL, &moment, NULL), 0);
+    history_slot_read(&past, OF_JOB, history);
+    row_text("a moment later", history, rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +266,10 @@ int main(void)
         ENTRY("long text is cut, and a key that does not fit is left out",
               long_text_is_cut_and_a_key_that_does_not_fit_is_left_out),
         ENTRY("a key that just fits is kept", a_key_that_just_fits_is_kept),
+        ENTRY("a history is read as it was written, by its own key", a_history_is_read_as_written),
+        ENTRY("a torn history is none", a_torn_history_is_none),
+        ENTRY("a history that is being written is read a moment later",
+              a_history_that_is_being_written_is_read_a_moment_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,7 @@
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
+#include "lock/history.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -316,15 +317,19 @@ static void stop_waiting(struct dir_backend *backend)
 /* Describes what refuses the request: a holder, earlier waiters or once_per. */
 static void describe_refusal(const struct take *take, struct holder *holder)
 {
-    const struct dir_backend *backend = take->backend;
+    struct dir_backend *backend = take->backend;
+    struct run_memory runs;
     if (is_done(backend)) {
         *holder = (struct holder){.refusal = REFUSED_DONE, .since_wall_ms = backend->done.began_ms};
         text_copy(holder->host, sizeof holder->host, backend->done.host);
-    } else if (backend->reserved) {
-        *holder = (struct holder){.refusal = REFUSED_QUEUED};
-    } else {
-        survey_holder(&backend->survey, take->request, holder);
+        return;
     }
+    if (backend->reserved)
+        *holder = (struct holder){.refusal = REFUSED_QUEUED};
+    else
+        survey_holder(&backend->survey, take->request, holder);
+    store_read_runs(&backend->store, take->request->key, NULL, take->bound, &runs);
+    history_typical_of(&holder->typical, runs.history);
 }
 
 static void refuse(const struct take *take, struct holder *holder)

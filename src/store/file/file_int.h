@@ -363,6 +363,12 @@ struct run_slot {
                        in NUL; "": not kept, or unknown */
 };
 
+/* The history of an entry's lock: a page of its own. */
+struct history_slot {
+    _Atomic uint64_t sum; /* checksum of the text and the hash of the lock's key; 0: unused */
+    char text[4096 - sizeof(uint64_t)]; /* has room for a history */
+};
+
 struct memory_map;
 struct memory {
     struct memory_map *map; /* NULL: not open */
@@ -391,10 +397,12 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
  * not keep the entry: using it after the file was cut short is a SIGBUS. */
 struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make);
 
-/* The slot with the runs of the entry's lock; `make` allocates the slot if necessary. NULL if there
- * is no slot or no entry, or the disk is full. Valid for as short a time as an entry. */
+/* The slot with the runs of the entry's lock, and the history beside it; `make` allocates each if
+ * necessary. NULL if there is none, or the disk is full. Valid for as short a time as an entry. */
 struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
                              bool make);
+struct history_slot *memory_history(const struct memory *memory, const struct run_slot *slot,
+                                    bool make);
 
 /* Finds the next key that remembers a run, from entry *number on (at first 0). False after the
  * last. */
@@ -441,6 +449,10 @@ bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory
 /* Remembers the runs for `remember` from now on; 0: empties the slot. */
 void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
                     const struct run_memory *runs, struct duration remember);
+
+/* The same for the history: "" for none. Writing "" empties the slot. */
+void history_slot_read(const struct history_slot *slot, uint64_t hash, char text[HISTORY_SIZE]);
+void history_slot_write(struct history_slot *slot, uint64_t hash, const char text[HISTORY_SIZE]);
 
 /* Counts a run that was skipped. */
 void run_slot_skipped(struct run_slot *slot, uint64_t hash);

@@ -42,13 +42,17 @@
  *     the use, the process dies of a SIGBUS. Between them are microseconds, unless the process
  *     waits for the section of a lock file.
  *
- * The file ends after the entries, or after one of the pages with run slots. An entry and its run
- * slot have the same number. Later formats have room for more (a long key, the times of many runs)
- * after all slots, in pages that are allocated like those of the slots. */
+ *   The writer is killed after it has written the slot, and before the history -> the run is the last
+ *     one, and is missing in the history. In the other order, the run would be there twice.
+ *
+ * The file ends after the entries, or after one of the pages with run slots or histories. An entry,
+ * its run slot and its history have the same number. Later formats have room for more (a long key)
+ * after all histories, in pages that are allocated like those of the slots. */
 #include "store/file/file_int.h"
 
 #include "lock/fields.h"
 #include "lock/format.h"
+#include "lock/history.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -64,20 +68,24 @@ enum {
     NEAR = 16, /* most keys are in one of these many places from the one that their hash gives */
     RUN_PAGE = 4096, /* the unit in which slots for runs are allocated */
     RUN_PAGES = MEMORY_ENTRIES * sizeof(struct run_slot) / RUN_PAGE,
+    PAGE_WORDS = (RUN_PAGES + MEMORY_ENTRIES) / 64,
 };
 
 struct memory_map {
     _Atomic uint64_t magic; /* 0: the file was just made */
     _Atomic int64_t fence;
-    _Atomic uint64_t run_pages[RUN_PAGES / 64]; /* a bit for each page that is allocated */
-    uint64_t reserved[30 - RUN_PAGES / 64];
+    _Atomic uint64_t allocated[PAGE_WORDS]; /* a bit for each page of runs, then of histories */
+    uint64_t reserved[30 - PAGE_WORDS];
     struct memory_entry entries[MEMORY_ENTRIES];
     _Alignas(RUN_PAGE) struct run_slot runs[MEMORY_ENTRIES];
+    struct history_slot histories[MEMORY_ENTRIES];
 };
 #define TABLE_SIZE (offsetof(struct memory_map, entries) + sizeof((struct memory_map *)0)->entries)
 _Static_assert(sizeof(struct memory_entry) == 384 && sizeof(struct run_slot) == 1024 &&
                    TABLE_SIZE == 256 + 384UL * MEMORY_ENTRIES &&
-                   offsetof(struct memory_map, runs) == 97UL * RUN_PAGE,
+                   offsetof(struct memory_map, runs) == 97UL * RUN_PAGE &&
+                   sizeof(struct history_slot) == RUN_PAGE &&
+                   sizeof((struct history_slot *)0)->text >= HISTORY_SIZE,
                "the format of the table must not change unseen");
 
 /* "dltable" and, in the highest byte, the format in which the table was made (lock/format.h). The
@@ -231,6 +239,21 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
                        "the fence in the lock directory has reached its maximum");
 }
 
+/* True if this page after the entries is allocated. With `make`, allocates the page if necessary. */
+static bool has_page(const struct memory *memory, size_t page, bool make)
+{
+    off_t start = (off_t)(offsetof(struct memory_map, runs) + page * RUN_PAGE);
+    _Atomic uint64_t *bits = &memory->map->allocated[page / 64];
+    uint64_t bit = UINT64_C(1) << page % 64;
+
+    if ((atomic_load(bits) & bit) != 0 && !is_cut(memory, start + RUN_PAGE))
+        return true;
+    if (!make || posix_fallocate(memory->fd, start, RUN_PAGE) != 0)
+        return false;
+    atomic_fetch_or(bits, bit);
+    return true;
+}
+
 struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
                              bool make)
 {
@@ -238,20 +261,27 @@ struct run_slot *memory_slot(const struct memory *memory, const struct memory_en
         return NULL;
 
     size_t number = (size_t)(entry - memory->map->entries);
-    size_t page = number * sizeof(struct run_slot) / RUN_PAGE;
-    off_t start = (off_t)(offsetof(struct memory_map, runs) + page * RUN_PAGE);
-    _Atomic uint64_t *bits = &memory->map->run_pages[page / 64];
-    uint64_t bit = UINT64_C(1) << page % 64;
-    bool there = (atomic_load(bits) & bit) != 0 && !is_cut(memory, start + RUN_PAGE);
-    if (!there && (!make || posix_fallocate(memory->fd, start, RUN_PAGE) != 0))
-        return NULL;
-    if (!there)
-        atomic_fetch_or(bits, bit);
-
     struct run_slot *slot = &memory->map->runs[number];
+    if (!has_page(memory, number * sizeof *slot / RUN_PAGE, make))
+        return NULL;
     if (make) /* touched by a write first, as in find() */
         atomic_fetch_add(&slot->skipped, 0);
     return slot;
+}
+
+struct history_slot *memory_history(const struct memory *memory, const struct run_slot *slot,
+                                    bool make)
+{
+    if (slot == NULL)
+        return NULL;
+
+    size_t number = (size_t)(slot - memory->map->runs);
+    struct history_slot *history = &memory->map->histories[number];
+    if (!has_page(memory, RUN_PAGES + number, make))
+        return NULL;
+    if (make)
+        atomic_fetch_add(&history->sum, 0);
+    return history;
 }
 
 /* "In use": used in the last 3 seconds. Waiters use their entry every second. */
@@ -460,27 +490,34 @@ void entry_read(const struct memory_entry *entry, struct lock_state *state)
  * bytes, in most cases with the key. */
 enum { HOST_SIZE = 65, USER_SIZE = 33, COMMAND_SIZE = 97 };
 
-static uint64_t sum_of(const struct run_slot *slot)
+/* Another process may be writing what is copied right now: the copy is repeated this often, and a
+ * checksum shows whether it is torn. */
+enum { TRIES = 3 };
+
+static uint64_t sum_of(uint64_t start, const char *from, const char *end)
 {
-    uint64_t sum = FNV_START;
+    uint64_t sum = start;
     uint64_t word;
-    for (size_t at = offsetof(struct run_slot, hash); at < sizeof *slot; at += sizeof word) {
-        memcpy(&word, (const char *)slot + at, sizeof word);
+    for (; from < end; from += sizeof word) {
+        memcpy(&word, from, sizeof word);
         sum = (sum ^ word) * FNV_PRIME;
     }
     return sum != 0 ? sum : 1;
 }
 
-/* Copies a slot. Another process may be writing it right now, so the copy is repeated. False: the
- * copy is torn, or the slot was never used. */
+static uint64_t sum_of_slot(const struct run_slot *slot)
+{
+    return sum_of(FNV_START, (const char *)&slot->hash, (const char *)(slot + 1));
+}
+
+/* Copies a slot. False: the copy is torn, or the slot was never used. */
 static bool load(const struct run_slot *slot, struct run_slot *copy)
 {
-    enum { TRIES = 3 };
     for (int tries = 0; tries < TRIES; tries++) {
         if (tries > 0)
             (void)poll(NULL, 0, 1);
         memcpy(copy, (const void *)slot, sizeof *copy);
-        if (copy->sum == sum_of(copy))
+        if (copy->sum == sum_of_slot(copy))
             return true;
         if (copy->sum == 0 && copy->hash == 0)
             break; /* the slot was never used */
@@ -564,7 +601,7 @@ void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
             break;
         memset(next.text, 0, sizeof next.text);
     }
-    next.sum = sum_of(&next);
+    next.sum = sum_of_slot(&next);
     if (remember.ns <= 0)
         next = (struct run_slot){0};
 
@@ -573,6 +610,28 @@ void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
     memcpy(&slot->hash, &next.hash, sizeof *slot - offsetof(struct run_slot, hash));
     atomic_thread_fence(memory_order_seq_cst);
     slot->sum = next.sum;
+}
+
+void history_slot_read(const struct history_slot *slot, uint64_t hash, char text[HISTORY_SIZE])
+{
+    for (int tries = 0; slot != NULL && atomic_load(&slot->sum) != 0 && tries < TRIES; tries++) {
+        if (tries > 0)
+            (void)poll(NULL, 0, 1);
+        memcpy(text, slot->text, HISTORY_SIZE);
+        if (atomic_load(&slot->sum) == sum_of(hash, text, text + HISTORY_SIZE)) {
+            text[HISTORY_SIZE - 1] = '\0';
+            return;
+        }
+    }
+    *text = '\0';
+}
+
+void history_slot_write(struct history_slot *slot, uint64_t hash, const char text[HISTORY_SIZE])
+{
+    if (slot == NULL)
+        return;
+    memcpy(slot->text, text, HISTORY_SIZE);
+    atomic_store(&slot->sum, *text != '\0' ? sum_of(hash, text, text + HISTORY_SIZE) : 0);
 }
 
 void run_slot_skipped(struct run_slot *slot, uint64_t hash)
@@ -596,4 +655,5 @@ void runs_take_in(struct run_memory *runs, const struct record *record, const st
     text_copy(run.user, sizeof run.user, record->holder.user);
     text_copy(run.command, sizeof run.command, record->holder.command);
     run_memory_add(runs, &run);
+    history_add(runs->history, &run, record->ttl.ns / NS_PER_MS);
 }

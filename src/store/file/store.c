@@ -307,13 +307,21 @@ void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 
 static const struct run_end lost = {RUN_LOST, 0, 0};
 
+static void read_slot(const struct store *store, const struct run_slot *slot, uint64_t hash,
+                      struct run_memory *runs)
+{
+    if (run_slot_read(slot, hash, runs, NULL))
+        history_slot_read(memory_history(&store->memory, slot, false), hash, runs->history);
+}
+
 void store_read_runs(struct store *store, const char *key, const struct lock_file *file,
                      struct bound bound, struct run_memory *runs)
 {
     struct lock_place place = lock_file_places(bound);
-    const struct memory_entry *entry = store_entry(store, key, false);
+    const struct run_slot *slot =
+        memory_slot(&store->memory, store_entry(store, key, false), false);
 
-    (void)run_slot_read(memory_slot(&store->memory, entry, false), text_hash(key), runs, NULL);
+    read_slot(store, slot, text_hash(key), runs);
     while (file != NULL && lock_file_next_place(file, &place))
         if (place_lost_run(&place, store_boot_id(store)))
             runs_take_in(runs, &place.record, &lost);
@@ -333,12 +341,15 @@ void store_add_run(struct store *store, const struct record *record, const struc
         store->unrecorded |= wanted;
         return;
     }
-    (void)run_slot_read(slot, hash, &runs, NULL);
+    read_slot(store, slot, hash, &runs);
     runs_take_in(&runs, record, end);
     int64_t needed_until_ms = record->holder.since_wall_ms + record->once_per.ns / NS_PER_MS;
     if (run_is_success(end) && needed_until_ms > runs.needed_until_ms)
         runs.needed_until_ms = needed_until_ms;
+    if (!wanted)
+        runs.history[0] = '\0';
     run_slot_write(slot, hash, record->key, &runs, record->remember);
+    history_slot_write(memory_history(&store->memory, slot, wanted), hash, runs.history);
 }
 
 void store_lose_runs(struct store *store, const struct lock_file *file, bool all,
