@@ -92,6 +92,14 @@ void history_typical(const struct history *history, struct typical *typical)
     };
 }
 
+void history_typical_of(struct typical *typical, const char *text)
+{
+    struct history history;
+
+    history_read(&history, text);
+    history_typical(&history, typical);
+}
+
 struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
                                  int ahead)
 {

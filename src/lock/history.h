@@ -29,6 +29,9 @@ void history_read(struct history *history, const char *text);
  * the mean of the two in the middle. */
 void history_typical(const struct history *history, struct typical *typical);
 
+/* The same for the text of a history. */
+void history_typical_of(struct typical *typical, const char *text);
+
 /* When a run will end. */
 struct estimate {
     bool known;      /* false: there were too few runs, and nothing else is set */

@@ -158,22 +158,26 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
 }
 
 /* A server that was down has missed some runs. So the newest success is shown, with the counts of
- * the server that knows of the most runs since then; and the newest run, by the hosts' clocks. */
+ * the server that knows of the most runs since then; and the newest run, by the hosts' clocks, with
+ * the history of the server that knows of it. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
+    const struct run_memory *last = NULL;
     FOR_MEMBERS (member, quorum) {
         const struct run_memory *memory = &member->state.memory;
-        struct run_record last = newest.last;
         int64_t newer = newest_ms(&memory->success) - newest_ms(&newest.success);
         int64_t more = memory->runs + memory->skipped - newest.runs - newest.skipped;
         if (!has_run(quorum, &memory->last))
             continue;
-        if (newest_ms(&memory->last) > newest_ms(&last))
-            last = memory->last;
+        if (last == NULL || newest_ms(&memory->last) > newest_ms(&last->last))
+            last = memory;
         if (newer > 0 || (newer == 0 && more > 0))
             newest = *memory;
-        newest.last = last;
+    }
+    if (last != NULL) {
+        newest.last = last->last;
+        memcpy(newest.history, last->history, sizeof newest.history);
     }
     /* A clock that was slow may have made the last run older than the success. */
     if (newest_ms(&newest.success) > newest_ms(&newest.last))

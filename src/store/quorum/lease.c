@@ -308,6 +308,10 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     }
     if (most < quorum->need)
         *holder = (struct holder){.shares = holder->shares && most > 0};
+    FOR_MEMBERS (member, quorum) { /* a server that was down has missed some runs */
+        if (member->result == LOCK_HELD && member->holder.typical.runs > holder->typical.runs)
+            holder->typical = member->holder.typical;
+    }
     holder->ahead = -1;
     holder->pause = quorum_paused(quorum);
     quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
