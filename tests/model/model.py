@@ -39,7 +39,7 @@ DRIFT_MOST = 1.01
 # How long something may take that is to happen at once, on a busy machine.
 SOON, LATE_MOST = 10.0, 3.0
 # A lock remembers its last releases: so many on every store, and no more than that on any (KEPT in
-# src/store/redis/scripts/common.lua, in lines of a token of one letter).
+# src/store/redis/scripts/meta.lua, in lines of a token of one letter).
 REMEMBERED, REMEMBERED_MOST = 6, 48
 
 EXCLUSIVE, SHARED, SLOTS = "exclusive", "shared", "slots"

@@ -45,6 +45,8 @@ AREAS = {
     "src/store/quorum/round.c": ("unit/test_verdict", "quorum/quorum"),
     SCRIPTS + "check.lua": ("rows", "both/lost_lock:redis", "redis/outage", "redis/tracking") + REDIS,
     SCRIPTS + "common.lua": ("rows",) + REDIS,
+    SCRIPTS + "keys.lua": ("rows",) + REDIS,
+    SCRIPTS + "meta.lua": ("rows",) + REDIS,
     SCRIPTS + "extend.lua": ("rows", "redis/tracking", "both/lease_end:redis", "both/attach:redis") + REDIS,
     SCRIPTS + "force.lua": ("rows", "both/acquire:redis", "both/looking:redis", "both/lost_lock:redis") + REDIS,
     SCRIPTS + "holders.lua": ("rows", "both/shared:redis", "redis/sharers", "both/acquire:redis") + REDIS,

@@ -20,6 +20,8 @@ rows() {
     start_redis_7
     run_rows "$@"
 }
+# all_rows PART: of all tables, those about takes and releases, with that part of the scripts.
+all_rows() { python3 "$TESTS/redis/scripts/run.py" | xargs -d '\n' python3 "$TESTS/redis/scripts/run.py" "$1" "$EMBEDDED" "$T/redis.sock"; }
 
 @test "whose lock it is, for each value of the lock and each record" { rows standing records; }
 @test "check and extend: ours or not, and what is written of it" { rows check 'check of a share' extend; }
@@ -34,6 +36,16 @@ rows() {
 @test "queue: whose turn it is" { rows turn 'turn to share'; }
 @test "look: what is said of a lock, its holders and its waiters" { rows look 'look at shares' 'look at waiters'; }
 @test "force and pause: what is removed, called and remembered" { rows force pause; }
+
+# Of the plain way alone, a row that is not plain must find nothing changed.
+@test "the plain way of a take and a release decides just the rows that say so" {
+    start_redis_7
+    all_rows --plain
+}
+@test "without the plain way, takes and releases do the same" {
+    start_redis_7
+    all_rows --rest
+}
 
 @test "each table is in one of these tests" {
     python3 "$TESTS/redis/scripts/run.py" | sort >"$T/tables"

@@ -96,7 +96,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_sh
     redis_extend_script, redis_release_script, redis_look_script, redis_force_script,
     redis_pause_script;
 
-/* How many of the lock's keys a script gets (store/redis/scripts/common.lua): lock and meta come
+/* How many of the lock's keys a script gets (store/redis/scripts/keys.lua): lock and meta come
  * first, but share.lua gets lock and own, because it does not need meta. */
 enum {
     KEYS_OWNED = 2,

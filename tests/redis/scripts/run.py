@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Calls the Lua scripts by themselves, on a server of the test's own, and compares with the tables beside this.
 
-    python3 tests/redis/scripts/run.py EMBEDDED.H SOCKET TABLE...
+    python3 tests/redis/scripts/run.py [PART] EMBEDDED.H SOCKET TABLE...
     python3 tests/redis/scripts/run.py --tap EMBEDDED.H [ROW]
 
 EMBEDDED.H: what embed.sh makes of the scripts, which is what the program has. SOCKET: that of a server whose data
 are removed. Without arguments the names of all tables are printed. For each row the keys are written as they are before
 the call, the script is called, and its answer and all that is stored must be as the row says. --tap: each row of all
 tables is a test, or ROW alone, on a server that this starts.
+
+A take and a release first try the plain way. PART is --rest: the scripts leave the plain way out, and do the same; or
+--plain: the plain way alone decides the rows that say so, and changes nothing in any other row.
 """
 
 import contextlib
@@ -49,6 +52,19 @@ def read_scripts(path):
         assert hashlib.sha1(text.encode()).hexdigest() == digest, name
         scripts[name] = text
     return scripts
+
+
+def part_of(text, part):
+    """The script without the plain way, or the plain way alone; None if the script has none."""
+    way = re.search(r"local plain=\w+\(\)if plain then return plain end\n", text)
+    if not way:
+        return None
+    return text[:way.start()] + text[way.end():] if part == "--rest" else text[:way.end()] + "return {'not plain'}"
+
+
+def part_row(row, part):
+    """What that part of the scripts makes of the row."""
+    return row if part == "--rest" or row.plain else row._replace(answer=["not plain"], changes={}, hears={}, watched=(), writes=False)
 
 
 class Lab:
@@ -327,8 +343,12 @@ def run_tap(rows, header):
     return wrong
 
 
-def run_tables(rows, header, path):
-    lab = Lab(path, read_scripts(header))
+def run_tables(rows, part, header, path):
+    scripts = read_scripts(header)
+    if part:
+        scripts = {name: changed for name, text in scripts.items() if (changed := part_of(text, part))}
+        rows = [(name, part_row(each, part)) for name, each in rows if each.call.script in scripts]
+    lab = Lab(path, scripts)
     wrong = 0
     for name, each in rows:
         differences = lab.differences(each)
@@ -341,6 +361,7 @@ def run_tables(rows, header, path):
 
 def main():
     tables, arguments = read_tables(), sys.argv[1:]
+    part = arguments.pop(0) if arguments[:1] in (["--rest"], ["--plain"]) else ""
     if not arguments:
         print("\n".join(tables))
         return
@@ -350,7 +371,7 @@ def main():
     if tap:
         wrong = run_tap([row for row in rows if row[0] in (arguments[2:] or dict(rows))], arguments[1])
     else:
-        wrong = run_tables(rows, *arguments[:2])
+        wrong = run_tables(rows, part, *arguments[:2])
     sys.exit(wrong > 0 or not rows)
 
 

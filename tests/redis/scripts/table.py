@@ -28,7 +28,7 @@ LOST_KEPT = 86400000  # LOST_KEPT_MS
 KEPT = 4000000000  # how long runs are remembered, unless a row says otherwise
 GONE = None
 
-Row = collections.namedtuple("Row", "name before call answer changes hears denied watched writes")
+Row = collections.namedtuple("Row", "name before call answer changes hears denied watched writes plain")
 Call = collections.namedtuple("Call", "script keys own words")
 # A moment: `ms` from the call, `unit` of the number that is stored.
 Moment = collections.namedtuple("Moment", "ms unit")
@@ -54,11 +54,11 @@ def us(ms):
     return Moment(ms, "us")
 
 
-def row(name, before, call, answer, changes=None, hears=None, denied="", watched=(), writes=False):
+def row(name, before, call, answer, changes=None, hears=None, denied="", watched=(), writes=False, plain=False):
     """hears: the messages of each waiter that is called. denied: a command that the caller may not use. watched: keys of
     which the server tells the caller when another client touches them afterwards (others may be as well). writes: replicas
-    hear of the call, though nothing may change. All that `changes` does not name stays as it is."""
-    return Row(name, before, call, answer, changes or {}, hears or {}, denied, watched, writes)
+    hear of the call, though nothing may change. plain: the plain way of the script decides. All that `changes` does not name stays as it is."""
+    return Row(name, before, call, answer, changes or {}, hears or {}, denied, watched, writes, plain)
 
 
 # --- what is stored ------------------------------------------------------

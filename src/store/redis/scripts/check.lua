@@ -8,14 +8,14 @@
 
 local how, record = standing(ARGV[1], ARGV[2])
 if how ~= 'ours' then return {how, record or ''} end
-if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) then
+if ARGV[3] and not no_meta and number(known.fence) < tonumber(ARGV[3]) then
   call('HSET', meta, 'fence', ARGV[3])
   if record and record.take then
     record.fence = ARGV[3]
     write_record(record, now_ms(), (lease_end(record)))
   end
   -- As in take.lua, meta must not expire before this server's clock has passed the fence.
-  local kept = kept_ms() + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
+  local kept = kept_ms(known.kept) + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
   if call('PTTL', meta) < kept then call('PEXPIRE', meta, whole(kept)) end
 end
 return say_ours(record)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Turns Lua scripts into a C header: the text without its comments and most blanks, and its SHA-1, by which
-# EVALSHA calls it. A line "-- include FILE..." stands for the contents of these files beside it,
+# EVALSHA calls it. A line "-- include FILE..." stands for the contents of these files beside it, once each,
 # which are no scripts by themselves. Functions that a script does not call are left out: a release must fit into the
 # 16 kB that a server reads at once (see redis_release() in store/redis/backend.c). FORMAT in a
 # script becomes the number of the format (lock/format.h).
@@ -37,36 +37,22 @@ called() {
         }'
 }
 
-# tight: standard input without what Lua does not need: indentation, blank lines, comments behind code, and
-# blanks around what stands between words. What is in quotes, of the kind ', stays as it is.
+# tight: standard input without what Lua does not need: indentation, comments behind code, and blanks and ends of
+# lines around what stands between words. What is in quotes, of the kind ', stays as it is.
 tight() {
     awk -F"'" -v OFS="'" '
+        BEGIN { marks = split("( ) { } [ ] , = ~ < > + * /", sign, " ") }
         /^[ \t]*$/ { next }
         {
             sub(/^[ \t]+/, "")
             sub(/ -- [^\047]*$/, "")
             for (i = 1; i <= NF; i += 2) {
-                gsub(/, /, ",", $i)
-                gsub(/ \{/, "{", $i)
-                gsub(/[}] /, "}", $i)
-                gsub(/\] /, "]", $i)
-                gsub(/ \* /, "*", $i)
-                gsub(/ \/ /, "/", $i)
-                gsub(/ = /, "=", $i)
-                gsub(/ == /, "==", $i)
-                gsub(/ ~= /, "~=", $i)
-                gsub(/ \+ /, "+", $i)
-                gsub(/ > /, ">", $i)
-                gsub(/ >= /, ">=", $i)
-                gsub(/ < /, "<", $i)
-                gsub(/ <= /, "<=", $i)
-                gsub(/ \(/, "(", $i)
-                gsub(/\) /, ")", $i)
+                for (mark = 1; mark <= marks; mark++) gsub(" *[" sign[mark] "] *", sign[mark], $i)
                 if ($i !~ /[0-9] \.\./) gsub(/ \.\. /, "..", $i)
                 if (i > 1) sub(/^ /, "", $i)
                 if (i < NF) sub(/ $/, "", $i)
             }
-            print
+            printf "%s%s", $0, /[]){},\047]$/ ? "" : "\n"
         }'
 }
 
@@ -77,7 +63,7 @@ whole() {
             while ((got = getline line < file) > 0) {
                 if (line !~ /^-- include /) { print line; continue }
                 n = split(line, names, " ")
-                for (i = 3; i <= n; i++) copy(folder "/" names[i])
+                for (i = 3; i <= n; i++) if (!copied[names[i]]++) copy(folder "/" names[i])
             }
             if (got < 0) { print file ": it cannot be read" >"/dev/stderr"; exit 1 }
         }
@@ -86,7 +72,7 @@ whole() {
 
 for file in "$@"; do
     name=$(basename "$file" .lua)
-    case $name in common | holders | queue | state) continue ;; esac
+    case $name in keys | meta | common | holders | queue | state) continue ;; esac
     text=$(whole "$file")
     text=$(printf '%s\n' "$text" | sed -e '/^[[:space:]]*--/d' | called | tight | sed -e "s/FORMAT/$format/g")
     if [ "$name" = release ] && [ ${#text} -gt 15360 ]; then

@@ -19,8 +19,8 @@ if left < ttl or exactly then
   else
     call('PEXPIRE', lock, ARGV[3])
   end
-  if known.fence and call('PTTL', meta) < ttl + kept_ms() then
-    call('PEXPIRE', meta, whole(ttl + kept_ms()))
+  if known.fence and call('PTTL', meta) < ttl + kept_ms(known.kept) then
+    call('PEXPIRE', meta, whole(ttl + kept_ms(known.kept)))
   end
 end
 -- Read last, so that the server reports what comes after this script's own change.

@@ -1,6 +1,6 @@
 -- Removes the lock, regardless of its holder.
 --
--- KEYS: all (store/redis/scripts/common.lua)
+-- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of the user who removes the lock
 -- Returns state() (state.lua) as it was before this request, or {"unusable", key, what is wrong
 -- with it}

@@ -15,9 +15,7 @@ local function forced_by(take, token)
 end
 
 local function note(list, id, token, text)
-  local reply = try('HSET', meta, list, past_with(list, id, token, text))
-  if not known.fence and not no_meta then try('PEXPIRE', meta, META_KEPT_MS) end
-  return reply
+  return write_meta(list, past_with(list, id, token, text))
 end
 
 local function holder_key(token)
@@ -33,7 +31,7 @@ local function read_record(key)
 end
 
 local function shares(record, now)
-  return record and record.round == value and (tonumber(record.ends) or 0) > now
+  return record and record.round == value and number(record.ends) > now
 end
 
 local function share_of(key, now)
@@ -189,7 +187,7 @@ local function skips_now()
 end
 
 -- The counts are for people: if one cannot be written, the operation still goes on.
-local function count(field, number)
-  try('HINCRBY', counts, field, whole(number))
-  try('PEXPIRE', counts, whole(kept_ms()))
+local function count(field, more)
+  try('HINCRBY', counts, field, whole(more))
+  try('PEXPIRE', counts, whole(kept_ms(known.kept)))
 end

@@ -1,6 +1,6 @@
 -- Pauses the lock, or ends its pause.
 --
--- KEYS: all (store/redis/scripts/common.lua)
+-- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: for how long (ms; 0: the pause ends), USER@HOST, why, id of the request
 -- Returns {"done"}; {"none"}: there was no pause to end; {"unusable", key, what is wrong with it}
 

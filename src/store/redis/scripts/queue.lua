@@ -122,7 +122,7 @@ local function fits(waiter, now)
   if not value then return true end
   if waiter.mode ~= known.mode or waiter.slots ~= known.slots then return false end
   local held = try('ZCOUNT', holders, '(' .. whole(now), '+inf')
-  return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
+  return waiter.mode == 'shared' or number(held) < number(waiter.slots)
 end
 
 -- The turn of a waiter that does not listen ends when it should have asked again.

@@ -1,6 +1,6 @@
 -- Releases the lock if the client still has it: compare-and-delete.
 --
--- KEYS: all (store/redis/scripts/common.lua)
+-- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms),
 --       hold (ms for which others must still be kept out; 0: none; "": as requested at the
 --       take), "lost" if the lease ended before its command did, otherwise when the lease ends
@@ -18,12 +18,11 @@
 -- fails, and that needs no memory: either all is written, or nothing is, and the release is sent
 -- again. A late release writes the run or fails.
 
--- include common.lua
+-- include keys.lua meta.lua
 
-local token, id, wall, hold, ends = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4]), ARGV[5]
+local token, id, wall, hold, ends = ARGV[1], ARGV[2], number(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local may_come, ended, result, began, fence, outside = ARGV[6] == '1', ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local given_up = not outside and ends == ''
-local holder = known.owner == token and last_holder() or nil
 
 -- The contents of meta are for people, except the fence; if they cannot be written the
 -- lock is still released, and the answer says why.
@@ -38,27 +37,30 @@ local function end_own_run(who, how)
 end
 
 local function note_release(who)
-  local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
+  local held = who.since and math.max(0, wall - number(who.since)) or 0
   if result ~= '' and who.since then end_own_run(who, result) end
-  if who == known.holder then
-    who.released, who.message = true, nil
-    known.record = hold > 0 and stored(who) or ''
-  end
-  written(try('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
-    'held_ms', plus('held_ms', held), 'losses', plus('losses', ends == 'lost' and 1 or 0), memory()))
-  if not known.fence and not no_meta then try('PEXPIRE', meta, whole(kept_ms())) end
+  written(write_meta('record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
+    'held_ms', plus(known.held_ms, held), 'losses', plus(known.losses, ends == 'lost' and 1 or 0), memory()))
 end
 
--- Most releases are of an exclusive lock without waiters, and need no more than this.
-if holder and value == token and id == holder.take and not holder.released and not outside and not given_up and not may_come and
-  (hold or tonumber(holder.hold) or 0) == 0 and not try('ZRANGE', queue, 0, 0)[1] then
-  hold = 0
+-- Most releases are of an exclusive lock without waiters. As in take.lua, they are decided here.
+local function release_plainly()
+  if value ~= token or outside or given_up or may_come or try('ZRANGE', queue, 0, 0)[1] then return nil end
+  if known.owner ~= token or newer(known.format) then return nil end
+  local holder = fields_in(known.record or '')
+  if holder.take ~= id or holder.released or holder.slot or newer(holder.format) or (hold or number(holder.hold)) > 0 then return nil end
   call('DEL', lock)
+  known.record = ''
   note_release(holder)
   return {'released', 'now', unwritten}
 end
 
--- include holders.lua queue.lua
+local plain = release_plainly()
+if plain then return plain end
+
+-- include common.lua holders.lua queue.lua
+
+local holder = known.owner == token and last_holder() or nil
 
 -- A shared holder's record if its run has not ended. The release is late then: the lease has ended,
 -- and nothing says that it was lost before. The record is deleted, because a holder that joins
@@ -116,6 +118,9 @@ local function release_exclusive()
     call('DEL', lock)
     value = false
   end
+  if not holder then return end
+  holder.released, holder.message = true, nil
+  known.record = hold > 0 and stored(holder) or ''
 end
 
 local how, record = standing(token, id)
@@ -139,7 +144,7 @@ if how ~= 'ours' then
 end
 
 local who = record or holder or {}
-hold = hold or math.max(0, (tonumber(who.hold) or 0) - now_ms())
+hold = hold or math.max(0, number(who.hold) - now_ms())
 if record then release_share(record) else release_exclusive() end
 note_release(who)
 if withdraws then written(note('withdrawn', id, '-', '')) end

@@ -4,13 +4,13 @@
 
 -- The lock's key does not exist, but the lock cannot be taken either.
 if not value and no_meta then return {'unusable', meta, 'it is not a hash'} end
-if not value and not ((tonumber(known.fence) or 0) < 9007199254740991) then return {'unusable', meta, 'its fence has reached its maximum'} end
+if not value and not (number(known.fence) < 9007199254740991) then return {'unusable', meta, 'its fence has reached its maximum'} end
 
 local WAITERS_SHOWN = 20
 
 -- {token, left (ms; -1: no expiry), hold left (ms), record ('': not known)}
 local function owner_state(token, left, record, now)
-  local hold = record and tonumber(record.hold) or 0
+  local hold = record and number(record.hold) or 0
   return {token, left, whole(math.max(0, hold - now)), record and said(record) or ''}
 end
 
@@ -29,19 +29,19 @@ end
 -- The number of live waiters (-1: unknown), and the first of them, each a record with when it
 -- came (server, ms), mode and slots.
 local function list_waiters(now)
-  local ids, number, first = try('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
+  local ids, living, first = try('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
   if ids.err then return -1, first end
   for i = 1, #ids, 2 do
     local waiter = waiter_of(ids[i])
     if lives(waiter, now) then
-      number = number + 1
-      if number <= WAITERS_SHOWN and not waiter.newer then
+      living = living + 1
+      if living <= WAITERS_SHOWN and not waiter.newer then
         local came = whole(math.floor(read_end(ids[i + 1]) / 1000))
         first[#first + 1] = 'came ' .. came .. '\nmode ' .. waiter.mode .. '\nslots ' .. waiter.slots .. '\n' .. who_of(waiter)
       end
     end
   end
-  return number, first
+  return living, first
 end
 
 -- The shared holders, the first to end first: token, end and record.
@@ -61,15 +61,15 @@ end
 -- last run, last success, the first waiters, owners}
 local function state(now)
   local paused = pause_left(now)
-  local number, first = list_waiters(now)
+  local living, first = list_waiters(now)
   learn('removed')
   local last_owner, released = string.match(known.spent or '', '^%S+ (%S+) (%d*)')
-  released = whole(math.max(tonumber(released) or 0, tonumber(known.removed) or 0))
-  local answer = {'lock', '', '0', number, known.fence or '', last_owner or '', released ~= '0' and released or '',
+  released = whole(math.max(number(released), number(known.removed)))
+  local answer = {'lock', '', '0', living, known.fence or '', last_owner or '', released ~= '0' and released or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = try('HMGET', counts, unpack(COUNTED))
-  for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
+  for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(known[field], number(not numbers.err and numbers[i])) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
   -- A lease that has ended without a release is lost; the next take writes that.
   if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end

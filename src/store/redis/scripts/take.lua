@@ -1,6 +1,6 @@
 -- Takes the lock, or returns its holder.
 --
--- KEYS: all (store/redis/scripts/common.lua)
+-- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply), record of
 --       the holder, mode, slots, hold (ms), what a refusal means ("asks": the client asks again;
 --       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up),
@@ -18,11 +18,11 @@
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
 
--- include common.lua
+-- include keys.lua
 
 local token, ttl, id, again, wanted = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1', ARGV[5]
 local mode, slots, hold, refusal, waited = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
-local came, listens, remember, once_per, unseen = tonumber(ARGV[11]) or 0, ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[15] == '1'
+local came, listens, remember, once_per, unseen = number(ARGV[11]), ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[15] == '1'
 
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -31,29 +31,22 @@ local now = math.floor(now_us / 1000)
 local is_new = came <= 0 -- it has never been in the queue
 if is_new or came > now_us then came = now_us end
 
--- --- the plain take ---
-
 -- A fence is the server's clock, or the last fence + 1 if that is higher. So fences rise even if
 -- keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53, in
 -- microseconds until 2255.
-local function next_fence()
-  local last = known.fence and tonumber(known.fence) or 0
+local function next_fence(last)
+  last = number(last)
   if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
   return whole(math.max(now_us, last + 1))
 end
 
 -- What every take writes into meta. Meta must not expire before the clock has passed the fence,
 -- because a later fence would be lower: a server's clock may have been far ahead.
-local function note_take(fence, ...)
-  if not value and known.unended == '1' and last_holder() then
-    end_run(last_holder(), '0', 'lost')
-    try('HSET', meta, memory())
-  end
-  known.kept = remember
-  call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
-    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
-  if remember == '0' and known.run then try('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
-  call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+local function note_take(fence, takes, waits, run, ...)
+  call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus(takes, 1),
+    'waited_ms', plus(waits, waited), 'kept', remember, ...)
+  if remember == '0' and run then try('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
+  call('PEXPIRE', meta, whole(ttl + kept_ms(remember) + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
 local function new_record()
@@ -61,33 +54,43 @@ local function new_record()
 end
 
 -- The lock's key is written last: a failure before that leaves no lock behind.
-local function take_exclusive()
-  local fence, problem = next_fence()
+local function take_exclusive(last, takes, waits, run)
+  local fence, problem = next_fence(last)
   if problem then return problem end
-  note_take(fence, 'owner', token, 'record', new_record(), 'unended', remember ~= '0' and '1' or '')
+  note_take(fence, takes, waits, run, 'owner', token, 'record', new_record(), 'unended', remember ~= '0' and '1' or '')
   call('SET', lock, token, 'PX', ARGV[2])
   value = token
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
+-- Most takes find a lock that was released, and no waiters. They are decided here, because the
+-- server would take longer to load the rest of the script than to carry out this. Nil: the rest
+-- must decide.
+local function take_plainly()
+  if value ~= false or mode ~= 'exclusive' or refusal == 'queues' or once_per > 0 or try('ZRANGE', queue, 0, 0)[1] then return nil end
+  local found = try('HMGET', meta, 'format', 'mode', 'unended', 'pause_ends', 'spent', 'withdrawn', 'fence', 'takes', 'waited_ms', 'run')
+  if found.err then return nil end
+  local format, last_mode, unended, pause_ends, spent, withdrawn, last, takes, waits, run = unpack(found)
+  if newer(format) or (last_mode or mode) ~= mode or unended == '1' or pause_ends or
+    (spent and spent:find(id, 1, true)) or (withdrawn and withdrawn:find(id, 1, true)) then return nil end
+  return take_exclusive(last, takes, waits, run)
+end
+
+local plain = take_plainly()
+if plain then return plain end
+
+-- include common.lua holders.lua queue.lua
+
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- This take was held up on its way, and given up meanwhile: no process is left to release the lock.
 if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
-
--- Most takes find a free lock without waiters, and need no more than this.
-if not value and mode == 'exclusive' and (known.mode or mode) == mode and refusal ~= 'queues' and once_per == 0 and
-  not known.pause_ends and not try('ZRANGE', queue, 0, 0)[1] then
-  return take_exclusive()
-end
-
--- include holders.lua queue.lua
 
 -- --- refusals ---
 
 -- The client gives up, and does not run its command.
 local function skip()
   local skips, of = skips_now()
-  if known.kept ~= '0' then try('HSET', counts, 'skips_of', of, 'skips', whole((tonumber(skips) or 0) + 1)) end
+  if known.kept ~= '0' then try('HSET', counts, 'skips_of', of, 'skips', whole(number(skips) + 1)) end
   if waited > 0 then count('waited_ms', waited) end
   if not is_new then leave(id, now) end
 end
@@ -100,7 +103,7 @@ local function done()
   if not began or math.abs(since - began) >= once_per then return nil end
   local start, host = known.success:match('^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
   skip()
-  try('PEXPIRE', counts, whole(kept_ms()))
+  try('PEXPIRE', counts, whole(kept_ms(known.kept)))
   return {'done', start or '0', host or ''}
 end
 
@@ -110,7 +113,7 @@ local function note_refusal()
     count(refusal .. 's', 1)
     skip()
   elseif refusal == 'queues' then
-    local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = wanted}
+    local us = {id = id, mode = mode, slots = number(slots), who = wanted}
     local uncalled = enqueue(us, came, listens, unseen, now)
     local place = try('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, uncalled
@@ -163,6 +166,13 @@ local function forget_old_holders()
   if old.err or #old > 0 then call('UNLINK', holders, taken) end
 end
 
+-- The last exclusive holder has not released the lock, which is free.
+local function end_lost_run()
+  if known.unended ~= '1' or not last_holder() then return end
+  end_run(last_holder(), '0', 'lost')
+  try('HSET', meta, memory())
+end
+
 -- If the take whose reply was lost did happen, but its record is gone (evicted), releases the lock,
 -- so that it is taken again. Only for a token that no user chose: no other client can have it.
 local function release_unrecorded()
@@ -184,16 +194,16 @@ end
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
   local fence = record.fence or known.fence
-  if known.fence then call('HSET', meta, 'fence', known.fence) else note_take(fence) end
+  if known.fence then call('HSET', meta, 'fence', known.fence) else note_take(fence, known.takes, known.waited_ms, known.run) end
   local left, ends = lease_end(record)
   return {'taken', fence, left, record.slot or -1, ends}
 end
 
 local function take_share(slot, last)
-  local fence, problem = next_fence()
+  local fence, problem = next_fence(known.fence)
   if problem then return problem end
   if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that take is history
-  note_take(fence)
+  note_take(fence, known.takes, known.waited_ms, known.run)
   local is_first, ends = not value, now + ttl
   value = value or SHARED .. fence
   local record = record_in(new_record())
@@ -216,8 +226,12 @@ end
 local function take(slot, last)
   local answer = done()
   if answer then return answer end
-  if not value then forget_old_holders() end
-  answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
+  if not value then
+    forget_old_holders()
+    end_lost_run()
+  end
+  known.kept = remember
+  answer = mode == 'exclusive' and take_exclusive(known.fence, known.takes, known.waited_ms, known.run) or take_share(slot, last)
   if not is_new then leave(id, now) end
   if refusal == 'queues' then call('GET', lock) end
   return answer

@@ -1,0 +1,69 @@
+-- The contents of meta: with keys.lua, this is all that a plain release needs.
+
+-- The contents of meta: what most scripts need, and more for scripts that call learn() again.
+local known = {}
+local function learn(...)
+  local found = try('HMGET', meta, ...)
+  if found.err then return found end
+  for i, field in ipairs({...}) do known[field] = found[i] end
+end
+local no_meta = learn('owner', 'record', 'fence', 'mode', 'slots', 'spent', 'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms',
+  'run', 'success', 'success_fence', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format')
+-- The fields of a text with lines "NAME VALUE", each value percent-encoded (lock/fields.h).
+local function fields_in(text)
+  local fields, name, value, at = {}, nil, nil, 1
+  while at do
+    name, value, at = text:match('^(%S+) ([^\n]*)\n()', at)
+    if at then fields[name] = value end
+  end
+  return fields
+end
+
+-- Past events, in lists of lines "ID TOKEN TEXT", newest first, and how many bytes of each list are
+-- kept:
+--   spent      the last releases: the take, its token, when (wall clock of the holder, ms).
+--              With --owner many takes have the same token, but each has its own id.
+--   requests   the requests of clients without a take id, so that none is carried out twice if
+--              its answer was lost: the request, the take that it released ("-": none), the answer
+--   withdrawn  takes that were given up, but may still arrive: some thousand, because a crowd may
+--              give up
+--   forced     leases that were removed by force: the take, its token, USER@HOST
+local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
+
+-- The list with one more line. A line that is cut in two no longer counts.
+local function past_with(list, id, token, text)
+  if known[list] == nil then learn(list) end
+  local line = id .. ' ' .. token .. ' ' .. text .. '\n'
+  return string.sub(line .. (known[list] or ''), 1, math.max(KEPT[list], #line))
+end
+
+-- Writes fields of meta. If no take has given meta an expiry, it gets one.
+local function write_meta(...)
+  local reply = try('HSET', meta, ...)
+  if known.fence == false then try('PEXPIRE', meta, whole(kept_ms(known.kept))) end
+  return reply
+end
+
+-- Makes the run that has ended the last one in `known`. If several holders share a lock, the run
+-- that began last may end first. Its success counts; the success of an older run then only ends a
+-- row of failures.
+local function end_run(who, ended, how, fence)
+  if known.kept == '0' then return end
+  known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')
+  known.runs = plus(known.runs, 1)
+  fence = fence or who.fence or known.fence
+  if how == 'status 0' then
+    known.failures = '0'
+    if who.round and number(fence) < number(known.success_fence) then return end
+    known.success, known.success_fence, known.runs = known.run, fence, '0'
+  elseif how ~= 'ended' then
+    known.failures = plus(known.failures, 1)
+  end
+end
+
+-- The fields of meta that store this, for HSET.
+local function memory()
+  if not known.run then return 'unended', '' end
+  return 'unended', '', 'run', known.run, 'success', known.success or '', 'success_fence', known.success_fence or '',
+    'failures', known.failures or '0', 'runs', known.runs or '0'
+end
