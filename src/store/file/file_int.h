@@ -12,6 +12,7 @@
 #define DLOCK_STORE_FILE_FILE_INT_H
 
 #include "store/file/backend.h"
+#include "store/file/proc_locks_int.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -668,32 +669,5 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
                            struct bound bound, struct errmsg *why);
 enum lock_result dir_list(struct backend *base, const struct listing *listing, struct bound bound,
                           struct errmsg *why);
-
-/* --- proc_locks.c: the holders of flock(2) locks on a file, from /proc/locks -------------- */
-
-/* An open file as /proc/locks names it. stat(2) may report another device (btrfs, overlayfs), or
- * another inode. */
-struct flock_file {
-    int fd;
-    uint64_t device, inode;
-    bool asked; /* the device comes from the kernel, not from stat(2) */
-};
-
-struct flock_holder {
-    pid_t pid; /* the process that called flock(2); it may have ended, and its pid may be reused */
-    bool shares; /* LOCK_SH */
-};
-
-/* Lists the flock(2) locks on the file of an open descriptor, even one opened with O_PATH; *file is
- * set to that file. Each lock belongs to an open file, which other processes may have inherited,
- * but is listed under the process that acquired it. In a pid namespace other than the first, the
- * kernel omits locks whose pid is not visible there. Returns the number of entries in `holders`. */
-size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *holders,
-                          size_t room);
-
-/* True if the process of *holder has a lock on this file now, through any of its open files but
- * `except` (-1: none), even if another process acquired that lock; sets the kind of lock. False too
- * if we may not look at its open files. */
-bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except);
 
 #endif
