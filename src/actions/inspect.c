@@ -1,5 +1,6 @@
 /* Actions that look at locks, apart from --status: --wait-free, --list and --current. */
 #include "actions/actions_int.h"
+#include "lock/history.h"
 #include "process/signals.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -16,6 +17,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { NONE_STATUS = 1 };
 
@@ -31,6 +33,7 @@ static struct holder first_holder(const struct lock_state *state)
     struct holder holder = owner->holder;
     holder.shares = state->mode != MODE_EXCLUSIVE;
     holder.ahead = -1; /* dlock is not in the queue */
+    history_typical_of(&holder.typical, state->memory.history);
     return holder;
 }
 
@@ -73,9 +76,11 @@ static int still_held(const struct target *target, struct duration waited)
     char time[DURATION_TEXT_SIZE], who[LOCK_TEXT_SIZE];
     const struct options *options = target->options;
     bool waits = options->wait.ns > 0;
+    struct typical typical;
+    history_typical_of(&typical, target->state.memory.history);
     target->out->waited = waited;
     return fail(target->out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
-                "held by %s%s%s", lock_owner_format(&target->state.owners[0], who),
+                "held by %s%s%s", lock_owner_format(&target->state.owners[0], &typical, who),
                 waits ? "; not free after " : "",
                 waits ? duration_rounded(waited, time, sizeof time) : "");
 }
@@ -157,7 +162,7 @@ int action_wait_free(const struct options *options, struct messages *out)
 
 struct list {
     const struct target *target;
-    struct list_table listing;
+    struct table table;
     bool short_of_memory;
 };
 
@@ -170,7 +175,7 @@ static bool list_one(void *data, const struct lock_state *state)
     if (options->json)
         lock_state_json_print(state, name, list->target->backend->kind);
     else
-        list->short_of_memory = !list_table_add(&list->listing, name, state);
+        list->short_of_memory = !list_table_add(&list->table, name, state, options->verbosity > 0);
     return !list->short_of_memory && ferror(stdout) == 0;
 }
 
@@ -178,7 +183,7 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
 {
     struct list *list = data;
     const struct target *target = list->target;
-    list_table_free(&list->listing);
+    table_free(&list->table);
     const struct listing listing = {target->key, target->options->name, target->options->all,
                                     list_one, list};
     return target->backend->list(target->backend, &listing, bound, why);
@@ -192,7 +197,8 @@ int action_list(const struct options *options, struct messages *out)
     if (target == NULL)
         return status;
 
-    struct list list = {.target = target};
+    struct list list = {.target = target, .table = list_table(options->verbosity > 0)};
+    int widths[TABLE_COLUMNS_MOST];
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
     /* One try with --json, because another try cannot take back what was printed. */
@@ -204,12 +210,14 @@ int action_list(const struct options *options, struct messages *out)
     } else if (list.short_of_memory) {
         status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     } else {
-        list_table_print(&list.listing);
+        table_fit(&list.table, isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0, 0,
+                  widths);
+        table_print(stdout, &list.table, widths);
         status = flushed(out, STATUS_OK);
         if (target->backend->note != NULL)
             say_warning(out, "%s", target->backend->note);
     }
-    list_table_free(&list.listing);
+    table_free(&list.table);
     target_close(target);
     return status;
 }

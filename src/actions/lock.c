@@ -174,6 +174,7 @@ static enum lock_result force_release(void *data, struct bound bound, struct err
 
 static int show_forced(const struct target *target)
 {
+    static const struct typical unknown;
     char text[LOCK_TEXT_SIZE], name[LOCK_TEXT_SIZE];
     const struct lock_state *was = &target->state;
     if (!was->locked)
@@ -185,7 +186,7 @@ static int show_forced(const struct target *target)
     }
     for (size_t i = 0; i < was->owner_count && !target->options->json; i++)
         printf("released %s, held by %s\n", text_escape(name, sizeof name, target->options->name),
-               lock_owner_format(&was->owners[i], text));
+               lock_owner_format(&was->owners[i], &unknown, text));
     return flushed(target->out, STATUS_OK);
 }
 

@@ -124,6 +124,21 @@ struct estimate history_estimate(const struct typical *typical, int64_t since_ms
 
 /* --- the TTL --------------------------------------------------------------- */
 
+const struct past_run *history_longest(const struct history *history)
+{
+    const struct past_run *longest = NULL;
+
+    for (size_t i = 0; i < history->count; i++)
+        if (history->runs[i].length_ms > (longest != NULL ? longest->length_ms : -1))
+            longest = &history->runs[i];
+    return longest;
+}
+
+bool past_run_was_extended(const struct past_run *run)
+{
+    return run->ttl_ms > 0 && run->length_ms > run->ttl_ms / 10 * 11;
+}
+
 bool past_run_is_tight(const struct past_run *run)
 {
     return run->ttl_ms > 0 && run->length_ms > run->ttl_ms / 5 * 4;

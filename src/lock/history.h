@@ -51,6 +51,12 @@ enum { ESTIMATE_LEAST = 5 };
 struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
                                  int ahead);
 
+/* The longest run whose length is known, however it ended; NULL: there is none. */
+const struct past_run *history_longest(const struct history *history);
+
+/* True if the run outlasted its TTL, because its lease was extended. (A stop takes a moment.) */
+bool past_run_was_extended(const struct past_run *run);
+
 /* True if the run used more than 80 % of its TTL. */
 bool past_run_is_tight(const struct past_run *run);
 

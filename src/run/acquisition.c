@@ -8,6 +8,7 @@
 #include "run/outer.h"
 #include "run/retry.h"
 #include "ui/lock_print.h"
+#include "ui/run_times.h"
 #include "ui/wait_text.h"
 #include "util/clock.h"
 #include "util/text.h"
@@ -313,7 +314,9 @@ static enum lock_result wait_in_store(struct wait *wait)
 /* Why the lock could not be acquired. Returns text. */
 static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
 {
-    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "";
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "",
+                                usual[RUN_TIMES_SIZE];
+    const struct estimate estimate = holder_estimate(holder, &holder->typical);
     bool known = holder->known && holder->refusal != REFUSED_QUEUED;
     const char *until = "";
 
@@ -325,9 +328,10 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     }
     if (known)
         holder_since_format(holder, since);
-    snprintf(text, size, "%s%s%s%s%s%s",
+    estimate_format(&estimate, &holder->typical, holder->ahead, usual);
+    snprintf(text, size, "%s%s%s%s%s%s%s%s",
              holder_refusal_format(holder, slots, holder_life_held(holder), who), since, until,
-             left, known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
+             left, usual[0] != '\0' ? "; " : "", usual, known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
     return text;
 }
 

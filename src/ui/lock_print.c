@@ -1,9 +1,8 @@
 #include "ui/lock_print.h"
 
 #include "lock/fields.h"
-#include "ui/progress.h"
+#include "ui/run_times.h"
 #include "ui/wait_text.h"
-#include "util/array.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix)
 {
@@ -146,17 +144,20 @@ static const char *end_of_lease(const struct lock_owner *owner, char *text, size
     return text;
 }
 
-const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE])
+const char *lock_owner_format(const struct lock_owner *owner, const struct typical *typical,
+                              char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = &owner->holder;
+    const struct estimate estimate = holder_estimate(holder, typical);
     char raw[LOCK_TEXT_SIZE / 2], who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE], end[160],
-        slot[24] = "";
+        usual[RUN_TIMES_SIZE], slot[24] = "";
     end_of_lease(owner, end, sizeof end);
+    estimate_format(&estimate, typical, 0, usual);
     if (owner->slot >= 0)
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
-        snprintf(raw, sizeof raw, "%s%s%s%s%s%s", holder_format(holder, life_text(holder), who),
-                 slot, holder_since_format(holder, since), end,
+        snprintf(raw, sizeof raw, "%s%s%s%s%s%s%s%s", holder_format(holder, life_text(holder), who),
+                 slot, holder_since_format(holder, since), end, usual[0] != '\0' ? "; " : "", usual,
                  holder->message[0] != '\0' ? ": " : "", holder->message);
     else
         snprintf(raw, sizeof raw, "another client%s", end);
@@ -181,11 +182,12 @@ static void print_headline(const struct lock_state *state, const char *name)
     }
 }
 
-static void print_owner(const struct lock_owner *owner, bool with_token)
+static void print_owner(const struct lock_owner *owner, const struct typical *typical,
+                        bool with_token)
 {
     char text[LOCK_TEXT_SIZE];
     with_token = with_token && owner->token[0] != '\0';
-    printf("  by %s\n", lock_owner_format(owner, text));
+    printf("  by %s\n", lock_owner_format(owner, typical, text));
     if (with_token)
         printf("  owner %s", text_escape(text, sizeof text, owner->token));
     if (owner->fence > 0)
@@ -223,9 +225,11 @@ static void print_counts(const struct lock_counts *counts)
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens)
 {
     char text[LOCK_TEXT_SIZE], paused[HOLDER_TEXT_SIZE];
+    struct typical typical;
+    history_typical_of(&typical, state->memory.history);
     print_headline(state, name);
     for (size_t i = 0; i < state->owner_count; i++)
-        print_owner(&state->owners[i], with_tokens);
+        print_owner(&state->owners[i], &typical, with_tokens);
     if (state->pause.left.ns > 0)
         printf("  %s\n", text_escape(text, sizeof text, pause_format(&state->pause, paused)));
     if (state->waiters > 0)
@@ -238,7 +242,8 @@ void lock_state_print(const struct lock_state *state, const char *name, bool wit
 
 /* --- for programs ---------------------------------------------------------- */
 
-static void owner_members(struct json *json, const struct lock_owner *owner)
+static void owner_members(struct json *json, const struct lock_owner *owner,
+                          const struct typical *typical)
 {
     const struct holder *holder = &owner->holder;
     enum process_life life = holder_life(holder);
@@ -252,6 +257,7 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
         json_null(json, "expires_at");
         json_null(json, "ttl_remaining");
     }
+    json_time(json, "expected_end", holder_estimate(holder, typical).end_ms);
     json_seconds(json, "hold_remaining", owner->hold_left.ns / NS_PER_MS);
     if (holder->detached || life <= PROCESS_HIDDEN)
         json_null(json, "alive");
@@ -261,10 +267,12 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
 
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state)
 {
+    struct typical typical;
+    history_typical_of(&typical, state->memory.history);
     json_begin(json, name, '[');
     for (size_t i = 0; i < state->owner_count; i++) {
         json_begin(json, NULL, '{');
-        owner_members(json, &state->owners[i]);
+        owner_members(json, &state->owners[i], &typical);
         json_end(json, '}');
     }
     json_end(json, ']');
@@ -284,6 +292,20 @@ static void queue_json(struct json *json, const struct lock_state *state)
         json_end(json, '}');
     }
     json_end(json, ']');
+}
+
+/* The wait of a process that would join the queue now. */
+static void wait_json(struct json *json, const struct lock_state *state,
+                      const struct typical *typical)
+{
+    struct estimate estimate = {.wait_ms = -1};
+    if (state->owner_count == 1 && state->mode == MODE_EXCLUSIVE && state->pause.left.ns == 0) {
+        struct holder holder = state->owners[0].holder;
+        holder.ahead = state->waiters;
+        estimate = holder_estimate(&holder, typical);
+    }
+    typical_json(json, typical);
+    json_seconds_if(json, "expected_wait", estimate.wait_ms, estimate.wait_ms >= 0);
 }
 
 static void pause_json(struct json *json, const struct pause *pause)
@@ -326,6 +348,7 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
 {
     static const struct lock_owner nobody = {.slot = -1};
     bool has_one = state->owner_count == 1 && state->mode == MODE_EXCLUSIVE;
+    struct typical typical;
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
     json_text(&json, "full_key", state->key);
@@ -336,10 +359,12 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
         json_bool(&json, "locked", state->locked);
     json_text(&json, "mode", state->locked ? lock_mode_name(state->mode) : "");
     json_number_if(&json, "slots", state->slots, state->mode == MODE_SLOTS);
-    owner_members(&json, has_one ? &state->owners[0] : &nobody);
+    history_typical_of(&typical, state->memory.history);
+    owner_members(&json, has_one ? &state->owners[0] : &nobody, &typical);
     lock_owners_json(&json, "holders", state);
     pause_json(&json, &state->pause);
     queue_json(&json, state);
+    wait_json(&json, state, &typical);
     json_number_if(&json, "last_fence", state->last_fence, state->last_fence > 0);
     json_text(&json, "last_owner", state->last_owner);
     json_time(&json, "released_at", state->released_wall_ms);
@@ -370,8 +395,6 @@ void lease_json_print(const struct lease *lease)
 
 /* --- a table --------------------------------------------------------------- */
 
-enum { NAME_LEAST = 16, GAP = 2 };
-
 /* The text of the HOLDER column. For a holder that a dlock has recorded: "ann@host, pid 12,
  * backup". */
 static char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
@@ -400,13 +423,22 @@ static char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZ
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 
-bool list_table_add(struct list_table *table, const char *name, const struct lock_state *state)
+struct table list_table(bool usual)
 {
-    char text[4 * LOCK_KEY_SIZE], holder[LOCK_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "-", slots[32];
-    struct list_row *row = array_add(&table->rows, &table->count, &table->room, sizeof *row);
+    enum { NAME_LEAST = 16 };
+    struct table table = {.titles = {"NAME", "ENDS IN", "MODE"}, .least = NAME_LEAST};
+    table.titles[3] = usual ? "USUALLY" : "HOLDER";
+    table.titles[4] = usual ? "HOLDER" : NULL;
+    return table;
+}
+
+bool list_table_add(struct table *table, const char *name, const struct lock_state *state,
+                    bool usual)
+{
+    char text[4 * LOCK_KEY_SIZE], holder[LOCK_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "-",
+                                  took[DURATION_TEXT_SIZE] = "-", slots[32];
     const char *mode = lock_mode_name(state->mode);
-    if (row == NULL)
-        return false;
+    struct typical typical;
 
     if (state->locked && state->owners[0].holder.expires)
         duration_rounded(state->owners[0].holder.left, left, sizeof left);
@@ -415,80 +447,11 @@ bool list_table_add(struct list_table *table, const char *name, const struct loc
     snprintf(slots, sizeof slots, "slots %zu/%d", state->owner_count, state->slots);
     if (state->locked && state->mode == MODE_SLOTS)
         mode = slots;
+    history_typical_of(&typical, state->memory.history);
+    if (typical.runs > 0)
+        duration_about((struct duration){typical.median_ms * NS_PER_MS}, took, sizeof took);
 
-    const char *const cells[] = {
-        [LIST_NAME] = text_escape(text, sizeof text, name),
-        [LIST_ENDS] = left,
-        [LIST_MODE] = mode,
-        [LIST_HOLDER] = holder_cell(state, holder),
-    };
-    bool whole = true;
-    for (int i = 0; i < LIST_CELLS; i++)
-        whole &= (row->cells[i] = strdup(cells[i])) != NULL;
-    return whole;
-}
-
-/* Prints as much as fits in `width` columns, and shows with '~' that more is left. Returns the
- * columns used. */
-static int print_cell(const char *text, int width)
-{
-    int used;
-    bool cut = mbwidth_of(text) > width;
-    size_t length = mbwidth_fit(text, width - (cut ? 1 : 0), &used);
-    fwrite(text, 1, length, stdout);
-    if (!cut || width <= 0)
-        return used;
-    putchar('~');
-    return used + 1;
-}
-
-static void print_line(const char *const *cells, const int width[LIST_CELLS])
-{
-    for (int i = 0; i < LIST_CELLS; i++) {
-        int used = print_cell(cells[i], width[i]);
-        if (i + 1 < LIST_CELLS)
-            printf("%*s", width[i] + GAP - used, "");
-    }
-    putchar('\n');
-}
-
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-void list_table_print(const struct list_table *table)
-{
-    static const char *const titles[LIST_CELLS] = {"NAME", "ENDS IN", "MODE", "HOLDER"};
-    int columns = isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0;
-    int width[LIST_CELLS];
-    if (table->count == 0)
-        return;
-
-    for (int cell = 0; cell < LIST_CELLS; cell++) {
-        width[cell] = (int)strlen(titles[cell]);
-        for (size_t i = 0; i < table->count; i++)
-            width[cell] = larger(width[cell], mbwidth_of(table->rows[i].cells[cell]));
-    }
-    if (columns > 0) {
-        int *name = &width[LIST_NAME];
-        int *holder = &width[LIST_HOLDER];
-        int rest = larger(columns - width[LIST_ENDS] - width[LIST_MODE] - 3 * GAP, NAME_LEAST);
-        if (*name > rest / 2 && *name + *holder > rest)
-            *name = larger(rest / 2, rest - *holder);
-        *holder = larger(rest - *name, 0);
-    }
-
-    print_line(titles, width);
-    for (size_t i = 0; i < table->count; i++)
-        print_line((const char *const *)table->rows[i].cells, width);
-}
-
-void list_table_free(struct list_table *table)
-{
-    for (size_t i = 0; i < table->count; i++)
-        for (int cell = 0; cell < LIST_CELLS; cell++)
-            free(table->rows[i].cells[cell]);
-    free(table->rows);
-    *table = (struct list_table){0};
+    return table_add(table, text_escape(text, sizeof text, name)) && table_add(table, left) &&
+           table_add(table, mode) && (!usual || table_add(table, took)) &&
+           table_add(table, holder_cell(state, holder));
 }

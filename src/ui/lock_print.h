@@ -3,6 +3,7 @@
 #define DLOCK_UI_LOCK_PRINT_H
 
 #include "lock/lock_state.h"
+#include "ui/table.h"
 #include "util/json.h"
 
 /* Enough for each of these texts. */
@@ -12,8 +13,10 @@ enum { LOCK_TEXT_SIZE = 2048 };
  * Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
-/* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
-const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);
+/* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m; usually 12m, about 4m left".
+ * Returns text. */
+const char *lock_owner_format(const struct lock_owner *owner, const struct typical *typical,
+                              char text[LOCK_TEXT_SIZE]);
 
 /* Prints the state of the lock to stdout in some lines. Logs should not contain a token, because it
  * can release the lock. */
@@ -37,26 +40,11 @@ void run_within_print(const char *name, const struct run_memory *memory, bool wi
 /* The members last_run, last_success, failures_in_a_row, runs_since and skipped_since. */
 void run_memory_json(struct json *json, const struct run_memory *memory);
 
-/* --- a table that fits the terminal, for --list ---------------------------- */
-
-enum { LIST_NAME, LIST_ENDS, LIST_MODE, LIST_HOLDER, LIST_CELLS };
-
-struct list_row {
-    char *cells[LIST_CELLS]; /* escaped */
-};
-
-struct list_table {
-    struct list_row *rows;
-    size_t count, room;
-};
+/* The table of --list, without rows. With `usual`, a column shows how long a run usually takes. */
+struct table list_table(bool usual);
 
 /* Adds a row. False if memory is short. */
-bool list_table_add(struct list_table *table, const char *name, const struct lock_state *state);
-
-/* Prints the rows below a header. If stdout is a terminal, cuts them to its columns. Counts columns
- * by the locale that setlocale(3) has set. */
-void list_table_print(const struct list_table *table);
-
-void list_table_free(struct list_table *table);
+bool list_table_add(struct table *table, const char *name, const struct lock_state *state,
+                    bool usual);
 
 #endif

@@ -132,6 +132,9 @@ bool progress_attended(const struct progress *view)
     return view->kind != WAIT_VIEW_NONE;
 }
 
+/* The width of the bar that shows the holder's progress. */
+enum { HOLDER_BAR = 10 };
+
 /* --- the facts ------------------------------------------------------------- */
 
 static bool same_process(const struct holder *a, const struct holder *b)
@@ -190,13 +193,16 @@ static void note_holder(struct progress *view, const struct holder *holder)
 
 /* `name` is NULL for a message, which starts with the name anyway. */
 static void describe(const struct progress *view, const struct errmsg *why, const char *name,
-                     struct wait_text *text)
+                     int bar_columns, struct wait_text *text)
 {
     wait_text_begin(text, deadline_gap(view->start, deadline_now()), name);
-    if (view->down)
+    if (view->down) {
         wait_text_outage(text, why->text, deadline_left(view->down_until));
-    else
-        wait_text_holder(text, &view->holder, view->until_ms, view->life, view->lock);
+        return;
+    }
+    if (view->life != PROCESS_ENDED)
+        wait_text_estimate(text, &view->holder, bar_columns);
+    wait_text_holder(text, &view->holder, view->until_ms, view->life, view->lock);
 }
 
 /* --- showing --------------------------------------------------------------- */
@@ -221,7 +227,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     if (!view->line.ready) /* not earlier: this takes longer than the rest of the start */
         (void)setlocale(LC_CTYPE, "");
     view->line.ready = true;
-    describe(view, why, view->lock->name, &text);
+    describe(view, why, view->lock->name, HOLDER_BAR, &text);
     wait_text_fit(&text, room);
     tty_line_draw(&view->line, text.line);
 }
@@ -232,7 +238,7 @@ static void say_once(struct progress *view, const struct errmsg *why)
     struct wait_text text;
     if (view->out->terminal && !is_ours())
         return;
-    describe(view, why, NULL, &text);
+    describe(view, why, NULL, 0, &text);
     progress_hide(view);
     say_notice(view->out, "%s", text.line);
 }
@@ -282,7 +288,7 @@ static struct deadline notify_manager(struct progress *view, const struct errmsg
     if (!deadline_passed(view->next_status))
         return view->next_status;
     view->next_status = deadline_after(status_interval);
-    describe(view, why, view->lock->name, &text);
+    describe(view, why, view->lock->name, 0, &text);
     say_status(view->out, "%s", text.line);
     sd_notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
     return view->next_status;

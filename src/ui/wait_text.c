@@ -1,5 +1,6 @@
 #include "ui/wait_text.h"
 
+#include "ui/run_times.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -201,6 +202,23 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
     /* If others hold the lock too, no advice: --force-release would also end their leases. */
     if (died && !holder->shares && holder->refusal != REFUSED_QUEUED)
         add_advice(text, lock);
+}
+
+void wait_text_estimate(struct wait_text *text, const struct holder *holder, int bar_columns)
+{
+    const struct typical *typical = &holder->typical;
+    const struct estimate estimate = holder_estimate(holder, typical);
+    char usual[RUN_TIMES_SIZE], bar[BAR_SIZE];
+    int64_t length_ms = estimate.longer ? 0 : estimate.end_ms - holder->since_wall_ms;
+    int64_t lasted_ms = estimate.longer ? 0 : length_ms - estimate.left_ms;
+    size_t used = strlen(text->line);
+
+    if (!estimate.known)
+        return;
+    if (bar_columns > 0 && (estimate.longer || estimate.end_ms > 0)) /* not foreign: not escaped */
+        snprintf(text->line + used, sizeof text->line - used, "%s ",
+                 bar_format(bar_columns, lasted_ms, length_ms, bar));
+    add(text, "%s; ", estimate_format(&estimate, typical, holder->ahead, usual));
 }
 
 void wait_text_outage(struct wait_text *text, const char *why, struct duration left)

@@ -34,8 +34,8 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 
 /* --- a wait, in one line; foreign text is escaped -------------------------
  *
- * "waiting 12s for NAME: held by ann@host, pid 12, backup: a message, since 02:59:58, until
- * 03:59:58 at the latest; 3rd in line; to release it now: ..." */
+ * "waiting 12s for NAME: usually 12m, about 4m left; held by ann@host, pid 12, backup: a message,
+ * since 02:59:58, until 03:59:58 at the latest; 3rd in line; to release it now: ..." */
 
 /* The lock that dlock waits for. */
 struct awaited_lock {
@@ -50,6 +50,10 @@ struct wait_text {
 
 /* Starts the line with how long the wait has lasted, and the lock's name (NULL: left out). */
 void wait_text_begin(struct wait_text *text, struct duration waited, const char *name);
+
+/* Adds how long the holder's run is expected to last, if that is known, with a bar of its progress
+ * in this many columns (0: no bar). */
+void wait_text_estimate(struct wait_text *text, const struct holder *holder, int bar_columns);
 
 /* Adds that the lock is held. until_ms is when the hold ends at the latest, by the wall clock of
  * this host (0: not by itself). If `life` says that the holder has ended, adds how to remove the

@@ -361,3 +361,10 @@ char *duration_rounded(struct duration d, char *text, size_t size)
         duration_format((struct duration){d.ns - d.ns % step}, text, size);
     return text;
 }
+
+char *duration_about(struct duration d, char *text, size_t size)
+{
+    static const int64_t s = NS_PER_S, m = 60 * NS_PER_S;
+    int64_t step = d.ns < m ? NS_PER_MS : d.ns < 10 * m ? 10 * s : m;
+    return duration_rounded((struct duration){d.ns - d.ns % step}, text, size);
+}

@@ -180,7 +180,10 @@ char *duration_format(struct duration d, char *text, size_t size);
  * "250ms", "1.2s", "59m18s", "1h30m", "2d5h". */
 char *duration_rounded(struct duration d, char *text, size_t size);
 
-/* Enough for either of them. */
+/* The same for an estimate: without seconds from ten minutes on, below that in steps of ten. */
+char *duration_about(struct duration d, char *text, size_t size);
+
+/* Enough for each of them. */
 #define DURATION_TEXT_SIZE 48
 
 #endif

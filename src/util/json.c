@@ -105,6 +105,14 @@ void json_seconds(struct json *json, const char *name, int64_t ms)
     fprintf(json->to, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
 }
 
+void json_seconds_if(struct json *json, const char *name, int64_t ms, bool known)
+{
+    if (known)
+        json_seconds(json, name, ms);
+    else
+        json_null(json, name);
+}
+
 void json_bool(struct json *json, const char *name, bool value)
 {
     start(json, name);

@@ -24,6 +24,7 @@ void json_text(struct json *json, const char *name, const char *value); /* NULL 
 void json_number(struct json *json, const char *name, int64_t value);
 void json_number_if(struct json *json, const char *name, int64_t value, bool known); /* or null */
 void json_seconds(struct json *json, const char *name, int64_t ms);                  /* 1500: 1.5 */
+void json_seconds_if(struct json *json, const char *name, int64_t ms, bool known);   /* or null */
 void json_bool(struct json *json, const char *name, bool value);
 void json_null(struct json *json, const char *name);
 void json_time(struct json *json, const char *name, int64_t wall_ms); /* ISO 8601, UTC; 0: null */

@@ -1,0 +1,44 @@
+/* How long the runs of a lock take: past runs with bars, an estimate for waiters, and advice on the
+ * TTL. Foreign text is escaped. Columns are counted by the locale that setlocale(3) has set. */
+#ifndef DLOCK_UI_RUN_TIMES_H
+#define DLOCK_UI_RUN_TIMES_H
+
+#include "lock/history.h"
+#include "lock/lease.h"
+#include "util/json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* A bar of `columns` columns, BAR_MOST at most, of which the share part / whole is filled: plain
+ * ASCII unless the locale is UTF-8. Returns text. */
+enum { BAR_MOST = 60, BAR_SIZE = 3 * BAR_MOST + 1 };
+char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE]);
+
+/* Enough for each of these texts, which the functions return. */
+enum { RUN_TIMES_SIZE = 256 };
+
+/* Estimates the run of a holder; unknown if the run is over, or if a pause or earlier waiters keep
+ * the lock. */
+struct estimate holder_estimate(const struct holder *holder, const struct typical *typical);
+
+/* "usually 12m, about 4m left, about 28m until your turn", "longer than usual (usually 12m)"; ""
+ * if there is no estimate. */
+const char *estimate_format(const struct estimate *estimate, const struct typical *typical,
+                            int ahead, char text[RUN_TIMES_SIZE]);
+
+/* The object "typical"; null if no success is known. */
+void typical_json(struct json *json, const struct typical *typical);
+
+/* "the longest of the last 32 runs took 41m; a TTL of 90m would have been enough"; "" if no length
+ * is known, or if the longest run had its lease extended. */
+const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES_SIZE]);
+
+/* Prints a line for each run, at most `columns` wide, and how they compare with `ttl`. False if
+ * memory is short. */
+bool history_print(FILE *to, const struct history *history, struct duration ttl, int columns);
+
+/* The same as members of an object. */
+void history_json(struct json *json, const struct history *history, struct duration ttl);
+
+#endif

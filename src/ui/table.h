@@ -1,0 +1,33 @@
+/* A table that fits the terminal, for --list and --history. */
+#ifndef DLOCK_UI_TABLE_H
+#define DLOCK_UI_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum { TABLE_COLUMNS_MOST = 6, TABLE_GAP = 2 };
+
+/* Starts with `titles`; the rest is empty. */
+struct table {
+    const char *titles[TABLE_COLUMNS_MOST]; /* NULL after the last one */
+    int shrinks; /* the column that, like the last one, is cut if the table is too wide */
+    int least;   /* how many columns of the terminal these two share at least */
+    char **cells;
+    size_t count, room;
+};
+
+/* Adds a copy of the next cell, whose foreign text is escaped. False if memory is short. */
+bool table_add(struct table *table, const char *cell);
+
+/* Finds the width of each column, so that the table fits in `room` columns of the terminal (0: as
+ * many as it needs). `last` is the width that the last column needs; 0: that of its cells. Counts
+ * columns by the locale that setlocale(3) has set. */
+void table_fit(const struct table *table, int room, int last, int widths[TABLE_COLUMNS_MOST]);
+
+/* Prints the rows below a header. Shows a cut with '~'. Prints nothing if there are no rows. */
+void table_print(FILE *to, const struct table *table, const int widths[TABLE_COLUMNS_MOST]);
+
+void table_free(struct table *table);
+
+#endif
