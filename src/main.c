@@ -80,7 +80,7 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
     case ACTION_HELP:
     case ACTION_USAGE: break;
     }
-    return action_help(options->action);
+    return action_help(options);
 }
 
 static int main_refuse(const struct messages *out, enum settings_result result,

@@ -35,6 +35,6 @@ int action_doctor(const struct options *options, struct messages *out);
 int action_print_config(const struct options *options, struct messages *out);
 
 /* --help, --usage and --version. */
-int action_help(enum option_action action);
+int action_help(const struct options *options);
 
 #endif

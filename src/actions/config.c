@@ -1,6 +1,7 @@
 /* --print-config, --help, --usage and --version. */
 #include "config.h"
 #include "actions/actions.h"
+#include "actions/embedded.h"
 #include "redis/url.h"
 #include "ui/report.h"
 #include "util/clock.h"
@@ -8,6 +9,7 @@
 #include "util/text.h"
 
 #include <hiredis.h>
+#include <openssl/opensslv.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -264,12 +266,46 @@ static void print_help(void)
          "The manual, dlock(1), has the rest.");
 }
 
-int action_help(enum option_action action)
+#ifdef __GLIBC__
+#define LIBC "glibc"
+#else
+#define LIBC "musl"
+#endif
+#ifdef STATIC_BINARY
+enum { IS_STATIC = true };
+#else
+enum { IS_STATIC = false };
+#endif
+#define HIREDIS_VERSION NUMBER(HIREDIS_MAJOR) "." NUMBER(HIREDIS_MINOR) "." NUMBER(HIREDIS_PATCH)
+#define NUMBER(macro) TEXT(macro)
+#define TEXT(token) #token
+
+static void print_version(bool in_json, bool in_full)
 {
-    if (action == ACTION_VERSION)
-        printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR,
-               HIREDIS_PATCH);
-    else if (action == ACTION_USAGE)
+    if (in_json) {
+        struct json json = json_line_begin(stdout);
+        json_text(&json, "version", PACKAGE_VERSION);
+        json_bool(&json, "static", IS_STATIC);
+        json_text(&json, "libc", LIBC);
+        json_text(&json, "openssl", IS_STATIC ? OPENSSL_VERSION_STR : NULL);
+        json_text(&json, "hiredis", HIREDIS_VERSION);
+        json_line_end(&json);
+        return;
+    }
+    printf("dlock %s (%s" LIBC "; %s; hiredis " HIREDIS_VERSION ")\n", PACKAGE_VERSION,
+           IS_STATIC ? "static, " : "",
+           IS_STATIC ? "OpenSSL " OPENSSL_VERSION_STR : "OpenSSL 3 if needed");
+    if (in_full)
+        (void)fwrite(notices, 1, sizeof notices, stdout);
+}
+
+int action_help(const struct options *options)
+{
+    const struct settings *settings = &options->settings;
+    if (options->action == ACTION_VERSION)
+        print_version(setting_in_force(settings, OPT_JSON) != NULL,
+                      setting_in_force(settings, OPT_VERBOSE) != NULL);
+    else if (options->action == ACTION_USAGE)
         options_print_usage(RUN_FORM);
     else
         print_help();

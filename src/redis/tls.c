@@ -133,12 +133,32 @@ static enum lock_result try_file(const char *path, struct errmsg *why)
     return result;
 }
 
+/* Uses the host's own issuers. A distribution's OpenSSL knows where they are. A static build runs on
+ * any host, so it looks where the distributions keep them, unless SSL_CERT_FILE or SSL_CERT_DIR says
+ * where. If there are none, no issuer is trusted, and dlock refuses every server. */
+static void load_issuers_of_host(SSL_CTX *context)
+{
+#ifdef STATIC_BINARY
+    static const char *const bundles[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+        "/etc/ssl/cert.pem",
+    };
+    bool told = getenv("SSL_CERT_FILE") != NULL || getenv("SSL_CERT_DIR") != NULL;
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles && !told; i++)
+        if (openssl()->SSL_CTX_load_verify_file(context, bundles[i]) == 1)
+            return;
+    openssl()->ERR_clear_error();
+#endif
+    (void)openssl()->SSL_CTX_set_default_verify_paths(context);
+}
+
 static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct errmsg *why)
 {
     openssl()->ERR_clear_error();
     if (path == NULL) {
-        /* If the host has no such store, no issuer is trusted, and dlock refuses every server. */
-        (void)openssl()->SSL_CTX_set_default_verify_paths(context);
+        load_issuers_of_host(context);
         return LOCK_OK;
     }
     enum lock_result result = try_file(path, why);

@@ -2,20 +2,16 @@
 
 #ifdef STATIC_BINARY
 
-const struct openssl *openssl(void)
-{
-    static const struct openssl none;
-    return &none;
-}
+#define FUNCTION(name) .name = name,
+static const struct openssl functions = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)
+                                             OPENSSL_SSL_FUNCTIONS(FUNCTION)};
 
-bool openssl_open(enum openssl_part part, struct errmsg *why)
+static bool load(enum openssl_part part, const char *what, struct errmsg *why)
 {
-    errmsg_set(
-        why,
-        "%s needs OpenSSL, which this static build of dlock (--enable-static-binary) cannot load; "
-        "a build with shared libraries can",
-        part == OPENSSL_TLS ? "TLS" : "a hashed name");
-    return false;
+    (void)part;
+    (void)what;
+    (void)why;
+    return true;
 }
 
 #else
@@ -62,12 +58,6 @@ static const struct function ssl_functions[] = {OPENSSL_SSL_FUNCTIONS(FUNCTION)}
 
 /* The whole process has one table, as it has one copy of the libraries. */
 static struct openssl functions;
-static bool is_open[2];
-
-const struct openssl *openssl(void)
-{
-    return &functions;
-}
 
 static bool missing(const char *what, struct errmsg *why)
 {
@@ -94,13 +84,29 @@ static bool open_library(const char *soname, const char *what, const struct func
     return true;
 }
 
+static bool load(enum openssl_part part, const char *what, struct errmsg *why)
+{
+    return part == OPENSSL_CRYPTO
+               ? open_library(CRYPTO_SONAME, what, crypto_functions,
+                              sizeof crypto_functions / sizeof *crypto_functions, why)
+               : open_library(SSL_SONAME, what, ssl_functions,
+                              sizeof ssl_functions / sizeof *ssl_functions, why);
+}
+
+#endif
+
+const struct openssl *openssl(void)
+{
+    return &functions;
+}
+
 bool openssl_open(enum openssl_part part, struct errmsg *why)
 {
+    static bool is_open[2];
     const char *what = part == OPENSSL_TLS ? "TLS" : "a hashed name";
 
     if (!is_open[OPENSSL_CRYPTO]) {
-        if (!open_library(CRYPTO_SONAME, what, crypto_functions,
-                          sizeof crypto_functions / sizeof *crypto_functions, why))
+        if (!load(OPENSSL_CRYPTO, what, why))
             return false;
         /* OpenSSL's clean-up at exit only takes time, and a thread that looks up a name may still
          * be running during it. */
@@ -112,9 +118,6 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
     }
 
     if (part == OPENSSL_TLS && !is_open[OPENSSL_TLS])
-        is_open[OPENSSL_TLS] = open_library(SSL_SONAME, what, ssl_functions,
-                                            sizeof ssl_functions / sizeof *ssl_functions, why);
+        is_open[OPENSSL_TLS] = load(OPENSSL_TLS, what, why);
     return is_open[part];
 }
-
-#endif

@@ -208,6 +208,7 @@ P
 }
 
 @test "a hashed name loads libcrypto, and not libssl; any other name neither" {
+    [ -z "${STATIC:-}" ] || skip 'a static program'
     [ -z "${SANITIZER:-}" ] || skip 'sanitizers may bring libraries of their own'
     # shellcheck disable=SC2016
     local loaded='grep -oE "lib(ssl|crypto)\.so" /proc/$PPID/maps | sort -u'

@@ -10,8 +10,23 @@ export HELPERS
 NEVER=${BATS_RUN_TMPDIR:-/dev/null}/never
 [ -p "$NEVER" ] || mkfifo -m 666 "$NEVER" 2>/dev/null || true
 
+# A static program loads no library, so a test cannot put one in the place of its system calls. Skips a
+# test that does, itself or through functions.
+skip_if_static() {
+    local body before='' name
+    body=$(declare -f "$BATS_TEST_NAME")
+    while [ "$body" != "$before" ]; do
+        before=$body
+        for name in $(compgen -A function | grep -vxE 'setup|skip_if_static'); do
+            [[ $body == *"$name ()"* || ! $body =~ (^|[^[:alnum:]_])$name($|[^[:alnum:]_]) ]] || body+=$(declare -f "$name")
+        done
+    done
+    ! [[ $body == *LD_PRELOAD* || $body == */fault_* ]] || skip 'a static program'
+}
+
 # The tests must not depend on the machine's configuration and terminal.
 common_setup() {
+    [ "${STATIC:-}" != yes ] || skip_if_static
     T=$BATS_TEST_TMPDIR
     mkdir -p "$T/home" "$T/bin"
     local variable

@@ -410,6 +410,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 # --- the library -------------------------------------------------------------
 
 @test "OpenSSL is loaded for TLS alone, and the program says in itself that it may be" {
+    [ -z "${STATIC:-}" ] || skip 'a static program'
     start_tls_redis
     [[ $(loaded -r "$URL") == *'libcrypto.so.3 '*'libssl.so.3 ' ]]
     # Sanitizers may bring a library of their own.
