@@ -31,8 +31,8 @@
  *       dlock's, and dlock kills them.
  *
  * The watch thread starts when the command has run for a moment. For a command that ends at
- * once, the watch would cost more than everything else: a thread, two round trips to Redis,
- * and 15 ms for closing an inotify descriptor. The first look of the watch finds whatever
+ * once, the watch would cost more than everything else: a thread, two round trips to Redis, or
+ * an inotify descriptor. The first look of the watch finds whatever
  * happened before it started. Its descriptors are opened before the command is started: if
  * there are too few, nothing is run.
  *

@@ -693,6 +693,31 @@ P
     done
 }
 
+@test "dlock does not wait for the kernel, which closes an inotify instance in up to 20 ms: neither a holder nor a waiter" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    local where
+    for where in --lock-dir="$D" --lock-file="$D/exact"; do
+        LD_PRELOAD=$HELPERS/fault_inotify_close.so hold_lock job "$where" -v
+        is_watched() { ls -l "/proc/$HOLDER/fd" | grep -q inotify; }
+        wait_until 10 is_watched
+        LD_PRELOAD=$HELPERS/fault_inotify_close.so run dlock -w 0.2 "$where" job true
+        equals "$status" 75
+        end_hold
+        wait "$HOLDER"
+        [ ! -e "$T/closed" ]
+    done
+}
+
+@test "inotify instances that runs have left to the kernel are closed" {
+    # A user namespace has a limit of its own.
+    unshare -r sh -c 'echo 5 >/proc/sys/user/max_inotify_instances' 2>/dev/null || skip 'no limit can be set'
+    # shellcheck disable=SC2016
+    run unshare -r sh -c 'echo 5 >/proc/sys/user/max_inotify_instances
+        for i in $(seq 20); do dlock -v job -- sh -c "until ls -l /proc/\$PPID/fd | grep -q inotify; do sleep 0.02; done" & wait; done'
+    equals "$status" 0
+    [[ $output != *inotify* ]]
+}
+
 @test "without inotify a lock file that goes is seen within a second or so, and -v says why not at once" {
     local where
     for where in --lock-dir="$D" --lock-file="$D/exact"; do

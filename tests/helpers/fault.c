@@ -271,6 +271,31 @@ int inotify_init1(int flags)
     errno = EMFILE;
     return -1;
 }
+#elif defined FAULT_inotify_close
+/* Creates $T/closed if an inotify instance is closed that no message has passed on. */
+static int passed_on = -1;
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t (*real)(int, const struct msghdr *, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "sendmsg");
+    const struct cmsghdr *header = message->msg_control;
+    if (header != NULL && header->cmsg_type == SCM_RIGHTS)
+        memcpy(&passed_on, (const char *)header + header->cmsg_len - sizeof passed_on,
+               sizeof passed_on);
+    return real(fd, message, flags);
+}
+int close(int fd)
+{
+    char path[4096], target[64] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, target, sizeof target - 1) > 0 && strstr(target, "inotify") != NULL &&
+        fd != passed_on) {
+        snprintf(path, sizeof path, "%s/closed", getenv("T"));
+        int made = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        syscall(SYS_close, made);
+    }
+    return (int)syscall(SYS_close, fd);
+}
 #elif defined FAULT_pwrite
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {

@@ -66,6 +66,20 @@ contain() {
     wait "$CONTAINER"
 }
 
+@test "in a container whose pid 1 does not reap, a run that has ended leaves no process, not even a zombie" {
+    [ "$(id -u)" -eq 0 ] || skip 'only root can enter a namespace'
+    local tree
+    contain sleep 600
+    wait_until 10 inside
+    for tree in --no-tree --tree; do
+        # shellcheck disable=SC2016
+        run nsenter -t "$(inside)" -p -m dlock $tree job -- sh -c 'until ls -l "/proc/$PPID/fd" | grep -q inotify; do sleep 0.02; [ '$tree' = --no-tree ] || exit 0; done'
+        equals "$status $output" '0 '
+        equals "$(pgrep -P "$(inside)")" ''
+    done
+    kill "$CONTAINER"
+}
+
 @test "as pid 1: the whole tree is stopped when the lease ends" {
     # The kernel kills all that is left once pid 1 has ended: TERM comes from dlock.
     run unshare -pf --mount-proc --kill-child dlock -t 3s --grace=2s job -- sh -c \

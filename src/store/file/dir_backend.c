@@ -426,7 +426,7 @@ static void dir_close(struct backend *base)
 {
     struct dir_backend *backend = dir_backend_of(base);
     stop_waiting(backend);
-    fd_close(&backend->waiter.news_fd);
+    lock_file_news_close(&backend->waiter.news_fd);
     store_close(&backend->store);
     free(backend);
 }

@@ -506,7 +506,7 @@ static void exact_close(struct backend *base)
 {
     struct exact_backend *backend = exact_of(base);
     let_go(backend);
-    fd_close(&backend->news_fd);
+    lock_file_news_close(&backend->news_fd);
     free(backend);
 }
 

@@ -1,6 +1,7 @@
 #include "store/file/file_int.h"
 
 #include "util/fileutils.h"
+#include "util/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -334,6 +336,21 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
     if (fd >= 0)
         watch_directory(fd, file->path);
     return fd;
+}
+
+/* The last close of an instance waits until no processor can see its watches any more, for up to
+ * 20 ms. So a socket holds the instance, and is in its own queue: a thread of the kernel that
+ * collects such sockets closes both (since Linux 6.9; before that, close(2) waits). A process that
+ * holds the instance longer than dlock would end as a zombie where pid 1 does not reap. */
+void lock_file_news_close(int *news_fd)
+{
+    int ends[2];
+    if (*news_fd >= 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) == 0) {
+        sd_notify_forward(&(struct notify){.fd = ends[0]}, "", 1, (int[]){ends[1], *news_fd}, 2);
+        close(ends[1]);
+        close(ends[0]);
+    }
+    fd_close(news_fd);
 }
 
 struct news lock_file_news_of(int news_fd)

@@ -190,6 +190,9 @@ enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
  * news_fd is -1; -1 if this fails. */
 int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
 
+/* Closes the descriptor without waiting for the kernel, and sets it to -1. */
+void lock_file_news_close(int *news_fd);
+
 /* The struct news for a process that watches the lock through this descriptor. */
 struct news lock_file_news_of(int news_fd);
 

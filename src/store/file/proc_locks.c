@@ -54,7 +54,7 @@ static void ask_device(struct flock_file *file)
     if (watch_fd >= 0 && watch_file(watch_fd, file->fd) &&
         proc_fdinfo_number(watch_fd, " sdev:", 16, &device))
         file->device = makedev((unsigned)(device >> 20), (unsigned)(device & 0xfffff));
-    fd_close(&watch_fd);
+    lock_file_news_close(&watch_fd);
 }
 
 /* Linux before 5.14 has no inode in fdinfo; then the inode from stat(2) stays. */
@@ -66,7 +66,7 @@ static void find_file(int fd, struct flock_file *file)
     (void)proc_fdinfo_number(fd, "ino:", 10, &file->inode);
 }
 
-/* Asks for the device only if in doubt, because closing an inotify instance takes some 20 ms. */
+/* Asks for the device only if in doubt. */
 static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
 {
     if (inode == file->inode && device != file->device && !file->asked)
