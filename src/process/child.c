@@ -61,14 +61,42 @@ static bool refuse(struct child *child, const char *text, int error, struct errm
     return false;
 }
 
-bool child_start(struct child *child, const struct command *plan, struct errmsg *why)
+static size_t page_size(const struct command *plan)
 {
+    size_t count = 0;
+
+    while (plan->argv[count] != NULL)
+        count++;
+    return sizeof(struct guard_page) + (count + 2) * sizeof *plan->argv;
+}
+
+/* Returns 0 or an errno. */
+static int start(struct child *child)
+{
+    int ends[2];
     int error = 0;
 
-    *child = (struct child){
-        .plan = plan, .pid = -1, .guard_fd = -1, .orphan_guard = -1, .tree = TREE_OWN};
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return errno;
+    child->exec_fd = ends[0];
+    if (child->plan->tree)
+        error = tree_guard_start(child, ends[1]);
+    else if ((child->pid = child->command = spawn(child->plan, child->page)) < 0)
+        error = errno;
+    close(ends[1]);
+    return error;
+}
+
+bool child_start(struct child *child, const struct command *plan, struct errmsg *why)
+{
+    *child = (struct child){.plan = plan,
+                            .pid = -1,
+                            .exec_fd = -1,
+                            .guard_fd = -1,
+                            .orphan_guard = -1,
+                            .tree = TREE_OWN};
     void *page =
-        mmap(NULL, sizeof *child->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, page_size(plan), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return refuse(child, "cannot allocate memory to share with the command's process", errno,
                       why);
@@ -78,16 +106,8 @@ bool child_start(struct child *child, const struct command *plan, struct errmsg 
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         return refuse(child, "cannot become the reaper of the command's descendants", errno, why);
 
-    if (plan->tree) {
-        error = tree_guard_start(child);
-    } else {
-        child->pid = child->command = spawn(plan, &child->page->exec_errno);
-        error = child->pid < 0 ? errno : 0;
-    }
-    if (error != 0)
-        return refuse(child, "cannot start a process for the command", error, why);
-    child->exec_error = child->page->exec_errno;
-    return true;
+    int error = start(child);
+    return error == 0 || refuse(child, "cannot start a process for the command", error, why);
 }
 
 static void stop_orphan_guard(struct child *child)
@@ -117,9 +137,10 @@ void child_close(struct child *child)
 {
     stop_orphan_guard(child);
     if (child->page != NULL)
-        munmap(child->page, sizeof *child->page);
+        munmap(child->page, page_size(child->plan));
     child->page = NULL;
     tree_close(&child->tree);
+    fd_close(&child->exec_fd);
     fd_close(&child->guard_fd);
 }
 
@@ -136,11 +157,38 @@ static void read_page(struct child *child)
     if (stops != child->stops || stopped_by == 0)
         child->stopped_by = stopped_by;
     child->stops = stops;
+    child->exec_error = atomic_load(&page->exec_errno);
     if (atomic_load(&page->ended)) {
         child->command_ended = true;
         child->status = atomic_load(&page->status);
-        child->exec_error = page->exec_errno;
     }
+}
+
+static void notice_exec(struct child *child)
+{
+    char byte;
+
+    if (child->exec_fd >= 0 && (read(child->exec_fd, &byte, 1) >= 0 || errno != EAGAIN))
+        fd_close(&child->exec_fd);
+}
+
+/* A process that a signal ends during exec closes its descriptors before it can be reaped: /proc
+ * shows that it has executed nothing. The guard of --tree may have reaped the command, and be
+ * about to report how it ended. */
+bool child_judge_start(const struct child *child, bool *started)
+{
+    struct proc_stat stat;
+
+    if (child->exec_fd >= 0)
+        return false;
+    *started = child->exec_error == 0;
+    if (child->command_ended)
+        *started = *started && !WIFSIGNALED(child->status);
+    else if (proc_is_ours() && proc_stat_read(child->command, &stat))
+        *started = stat.executed;
+    else
+        return kill(child->command, 0) == 0 || errno != ESRCH;
+    return true;
 }
 
 static void own_child_changed(struct child *child, int status)
@@ -207,6 +255,7 @@ void child_reap(struct child *child)
     while (child->plan->tree && drain_goes_on(&drain) &&
            recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
         continue;
+    notice_exec(child); /* before read_page(), which thus finds why exec has failed */
     read_page(child);
 }
 

@@ -162,7 +162,8 @@ static bool pass_on(struct guard *guard)
     return true;
 }
 
-__attribute__((noreturn)) static void guard_tree(struct guard *guard, const struct command *plan)
+__attribute__((noreturn)) static void guard_tree(struct guard *guard, const struct command *plan,
+                                                 int exec_end)
 {
     sigset_t all, child;
 
@@ -172,9 +173,10 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 &&
                  prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
-    guard->command = ready ? spawn(plan, &guard->page->exec_errno) : -1;
+    guard->command = ready ? spawn(plan, guard->page) : -1;
     if (guard->command < 0)
         _exit(errno);
+    close(exec_end);
     atomic_store(&guard->page->command, (int)guard->command);
     tell(guard);
 
@@ -190,7 +192,7 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* Waits until the command runs, or the guard has ended. If the guard has ended, nothing runs,
+/* Waits until the command's process has started, or the guard has ended. If the guard has ended, nothing runs,
  * and its exit status is the errno. The byte only wakes dlock; the page decides, because the
  * guard's last store is visible after its end. Returns 0 or the errno. */
 static int wait_for_command(struct child *child)
@@ -222,7 +224,7 @@ static pid_t fork_guard(const struct child *child, struct guard *guard)
     return pid;
 }
 
-int tree_guard_start(struct child *child)
+int tree_guard_start(struct child *child, int exec_end)
 {
     struct guard guard;
     int ends[2];
@@ -234,7 +236,7 @@ int tree_guard_start(struct child *child)
     if (child->pid == 0) {
         close(ends[0]);
         guard.fd = ends[1];
-        guard_tree(&guard, child->plan);
+        guard_tree(&guard, child->plan, exec_end);
     }
     int error = child->pid < 0 ? errno : 0;
     close(ends[1]);

@@ -26,6 +26,7 @@ struct child {
     const struct command *plan;
     pid_t pid;               /* our own child: the command, or its guard */
     pid_t command;           /* the command's pid */
+    int exec_fd;             /* readable when exec has ended; -1: dlock has noticed that */
     int guard_fd;            /* socket to the guard, readable when the guard has news; -1: none */
     pid_t orphan_guard;      /* -1: none */
     struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
@@ -50,10 +51,11 @@ struct child {
  * because it is the first process of a new pid namespace (unshare -p without -f). */
 #define EXEC_UNSEEN ECHILD
 
-/* Executes the command (found along our PATH) in dlock's process group and on its terminal,
- * with the signal mask and dispositions that dlock was started with, and without dlock's
- * descriptors. The kernel kills the command if the calling thread ends. Descendants whose
- * parents end become children of dlock or of the guard. False with *why set: nothing was
+/* Starts a process that executes the command (found along our PATH) in dlock's process group
+ * and on its terminal, with the signal mask and dispositions that dlock was started with, and
+ * without dlock's descriptors. Does not wait for exec. The kernel kills the command if the
+ * calling thread ends. Descendants whose parents end become children of dlock or of the guard.
+ * What `plan` points to must not change until child_close(). False with *why set: nothing was
  * started. */
 bool child_start(struct child *child, const struct command *plan, struct errmsg *why);
 
@@ -62,9 +64,14 @@ bool child_start(struct child *child, const struct command *plan, struct errmsg 
  * thread may run yet. False with errno set: the caller may try again. */
 bool child_guard_orphans(struct child *child, const char *held);
 
-/* Reaps children that have ended (the command, adopted descendants) and reads the guard's
- * news, within the limits of struct drain. Never waits. */
+/* Reaps children that have ended (the command, adopted descendants), notices the end of exec,
+ * and reads the guard's news, within the limits of struct drain. Never waits. */
 void child_reap(struct child *child);
+
+/* False if it is still open whether exec succeeds. Otherwise *started is true if the command has
+ * started, as child_reap() has noticed; false if a signal has ended the command by then, because
+ * that may have been during exec. */
+bool child_judge_start(const struct child *child, bool *started);
 
 /* Notices that the command has ended even if a debugger that traces it has yet to reap it. */
 void child_find_unreaped(struct child *child);

@@ -6,24 +6,32 @@
 
 #include <stdatomic.h>
 
+/* The most that the command's process needs until exec; most of it is for a path. */
+enum { SPAWN_STACK = 16 << 10 };
+
 /* The state of the command, in memory that dlock shares with the command's process and its
  * guard, because a message could be lost if the socket is full. Zero at the start. */
 struct guard_page {
-    int exec_errno;        /* written before exec(3) fails in the command's process */
+    atomic_int exec_errno; /* written if the command's process fails to execute the command */
     atomic_int command;    /* the command's pid; 0: not started */
     atomic_int stops;      /* how often the command has been stopped */
     atomic_int stopped_by; /* the signal that has stopped the command; 0: it runs */
     atomic_int ended;      /* set after status */
     atomic_int status;     /* the command's wait status */
+    /* Used until exec, by spawn() and the command's process: */
+    const struct command *plan;
+    pid_t parent;
+    _Alignas(16) char stack[SPAWN_STACK];
+    const char *script_argv[]; /* for "/bin/sh" and all of plan->argv */
 };
 
 /* Writes to the page the new state of the command, which waitpid(2) has returned. */
 void note_change(struct guard_page *page, int status);
 
-/* Executes the command in a child of the calling thread. If it cannot be executed, the child
- * exits with 126 or 127 and *exec_errno, which is in shared memory, holds the reason.
- * Returns its pid; -1 with errno set. */
-pid_t spawn(const struct command *plan, int *exec_errno);
+/* Starts a child of the calling thread, which executes the command. If it cannot be executed,
+ * the child sets page->exec_errno and exits with 126 or 127. Does not wait for that. Returns its
+ * pid; -1 with errno set. */
+pid_t spawn(const struct command *plan, struct guard_page *page);
 
 /* True if our child `pid` has ended. Does not reap it. */
 bool process_is_reapable(pid_t pid);
@@ -33,9 +41,10 @@ bool process_is_reapable(pid_t pid);
 void child_signal(const struct child *child, int number);
 
 /* Starts the guard of --tree, which starts the command; sets pid, command and guard_fd.
- * Returns 0 or an errno. The guard ends when the command and every descendant of it have
- * ended; if dlock ends first, the guard kills them all. */
-int tree_guard_start(struct child *child);
+ * The guard closes exec_end, which exec of the command must close last. Returns 0 or an errno.
+ * The guard ends when the command and every descendant of it have ended; if dlock ends first,
+ * the guard kills them all. */
+int tree_guard_start(struct child *child, int exec_end);
 
 /* Forks the guard beside the command. The guard shares what is open now, so a file lock stays
  * held until the guard ends. `held` is the command's DLOCK_HELD, not dlock's own, which may

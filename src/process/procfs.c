@@ -81,7 +81,8 @@ static bool read_file(const char *path, char *text, size_t size)
 /* The numbers of the fields, as in proc(5). State comes first after the command's name. The
  * name is in parentheses and may contain any character, even a newline, so the fields cannot
  * be read as a line. */
-enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 };
+enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_FLAGS = 9, FIELD_THREADS = 20, FIELD_START = 22 };
+enum { FORKED_NO_EXEC = 0x40 }; /* PF_FORKNOEXEC of Linux */
 
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
 {
@@ -108,6 +109,7 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
             number[field] = strtoll(at, NULL, 10);
     }
     stat->parent = (pid_t)number[FIELD_PARENT];
+    stat->executed = (number[FIELD_FLAGS] & FORKED_NO_EXEC) == 0;
     stat->threads = (int)number[FIELD_THREADS];
     stat->start = number[FIELD_START] - proc_boot_offset() / (ns_per_s / sysconf(_SC_CLK_TCK));
     return at != NULL;

@@ -10,6 +10,7 @@
 struct proc_stat {
     char name[16]; /* of the program, truncated */
     char state;    /* R, S, D, T, Z, ... */
+    bool executed; /* a program, after its fork */
     pid_t parent;
     int threads;
     /* In clock ticks since boot, the same in all time namespaces. A later process with

@@ -1,50 +1,187 @@
+/* Starts the command's process, and leaves its session for a daemon.
+ *
+ * A virus scanner's fanotify hold or a hanging file system can keep the process in exec(3) for
+ * any time. dlock goes on meanwhile, so that the deadline and signals end the process before a
+ * command runs. Until exec the process shares dlock's memory, because copying the page tables
+ * takes a tenth of the whole run of a short command. (vfork(2) shares it too, but suspends
+ * dlock.) Who owns what of that memory until exec has ended:
+ *
+ *   the process   its stack, and page->exec_errno. It writes nothing else.
+ *   dlock         the rest. It does not change what the process reads: the plan, PATH.
+ *                 errno is dlock's as well, so the process makes calls that can fail by raw().
+ *
+ * Only the process has the writing end of a pipe, and exec closes it. So the pipe ends when
+ * exec has succeeded, or when the process has ended in any way; child->exec_fd is its reading
+ * end, and dlock closes that then. Orders of events:
+ *
+ *   exec succeeds -> the pipe ends -> dlock reports the start (READY=1).
+ *   exec succeeds, and the command ends before dlock looks -> dlock reports the start, then
+ *       the end.
+ *   exec fails -> page->exec_errno is written, the process exits, the pipe ends -> dlock
+ *       reports no start, and 126 or 127.
+ *   the lease ends or is lost during exec -> dlock stops the process like a command. A stop
+ *       signal that the command would ignore has no effect; SIGKILL follows at the deadline.
+ *   a signal comes to dlock during exec -> dlock passes it on. The process has its caller's
+ *       mask by then; a signal from before that is pending, and acts at once.
+ *   a signal ends the process before dlock has seen the end of exec -> dlock reports no start:
+ *       the command has hardly run, if at all.
+ *   dlock is killed during exec -> the kernel kills the process.
+ *   dlock is killed before the process has asked for that -> the process sees another parent,
+ *       and exits. The process does not see a parent outside of its pid namespace at all.
+ *   the guard of --tree has started the process -> the same orders, and dlock has the pipe; the
+ *       kernel kills the process if the guard is killed.
+ *   the kernel does not end the killed process, which hangs -> dlock gives up as for a command.
+ *       The process never returns to its stack, so dlock may unmap that. */
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs in the child of vfork(2), in the memory of its parent, which is suspended. So this
- * function only calls what is async-signal-safe, and of that memory changes nothing but
- * errno and *exec_errno. */
-__attribute__((noreturn)) static void become(const struct command *plan, int *exec_errno,
-                                             pid_t parent)
+/* --- the command's process until exec --------------------------------------- */
+
+/* raw() is a system call that returns -errno, and does not touch errno. With sanitizers, which
+ * have more state for each thread, and on other processors the process is a fork. */
+#if defined __x86_64__ && defined __LP64__ && !defined SANITIZED
+enum { CAN_SHARE = true };
+static long raw(long number, long a, long b, long c)
 {
-    /* If the parent has died before prctl(2) took effect, the signal is never sent. A parent
-     * outside of our pid namespace, which cannot be seen, cannot be seen to die either. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
-        errno = EXEC_UNSEEN;
-        if (getppid() == parent) {
-            signals_restore(plan->signals);
-            /* POSIX: exec does not write to argv */
-            execvpe(plan->argv[0], (char *const *)(uintptr_t)plan->argv, plan->environment->list);
-        }
-    }
-    *exec_errno = errno;
-    _exit((int)status_of_exec(errno));
+    __asm__ volatile("syscall"
+                     : "+a"(number)
+                     : "D"(a), "S"(b), "d"(c)
+                     : "rcx", "r11", "memory", "cc");
+    return number;
+}
+#elif defined __aarch64__ && defined __LP64__ && !defined SANITIZED
+enum { CAN_SHARE = true };
+static long raw(long number, long a, long b, long c)
+{
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory", "cc");
+    return x0;
+}
+#else
+enum { CAN_SHARE = false };
+static long raw(long number, long a, long b, long c)
+{
+    long result = syscall(number, a, b, c);
+    return result < 0 ? -errno : result;
+}
+#endif
+
+static int raw_execve(const char *path, const char *const *argv, char *const *environment)
+{
+    return (int)-raw(SYS_execve, (long)(intptr_t)path, (long)(intptr_t)argv,
+                     (long)(intptr_t)environment);
 }
 
-/* Uses vfork(2), because copying the page tables for a child that soon calls exec takes a
- * tenth of the whole run of a short command. The parent is suspended until exec, which does
- * no harm: if exec hangs (a dead network file system), no command runs. exec_errno is in
- * shared memory, because sanitizers and valgrind turn vfork(2) into fork(2). */
-pid_t spawn(const struct command *plan, int *exec_errno)
+/* Only returns if the file could not be executed, with the errno. As execvpe(3) does, has the
+ * shell execute a script that names no interpreter. */
+static int execute_file(const char *path, struct guard_page *page)
 {
-    pid_t parent = getpid();
-    pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
+    const char *const *argv = page->plan->argv;
+    char *const *environment = page->plan->environment->list;
+    int error = raw_execve(path, argv, environment);
 
-    if (pid == 0)
-        become(plan, exec_errno, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
+    if (error != ENOEXEC)
+        return error;
+    page->script_argv[0] = "/bin/sh";
+    page->script_argv[1] = path;
+    for (size_t i = 1; argv[i - 1] != NULL; i++)
+        page->script_argv[i + 1] = argv[i];
+    return raw_execve("/bin/sh", page->script_argv, environment);
+}
+
+static bool may_be_elsewhere(int error)
+{
+    return error == ENOENT || error == ENOTDIR || error == EACCES || error == ESTALE ||
+           error == ENODEV || error == ETIMEDOUT;
+}
+
+/* Tries the folders of PATH in turn, as execvpe(3) does; an empty one is the current folder.
+ * Only returns if the command could not be executed, with the errno. */
+static int execute(struct guard_page *page)
+{
+    const char *name = page->plan->argv[0];
+    size_t length = strlen(name);
+    const char *folder = getenv("PATH");
+    char path[PATH_MAX + NAME_MAX + 2];
+    bool refused = false;
+    int error = ENOENT;
+
+    if (length == 0)
+        return ENOENT;
+    if (strchr(name, '/') != NULL)
+        return execute_file(name, page);
+    if (length > NAME_MAX)
+        return ENAMETOOLONG;
+    if (folder == NULL)
+        folder = "/bin:/usr/bin";
+
+    for (const char *end; folder != NULL; folder = *end == ':' ? end + 1 : NULL) {
+        end = strchrnul(folder, ':');
+        size_t size = (size_t)(end - folder);
+        if (size > PATH_MAX)
+            continue;
+        memcpy(path, folder, size);
+        if (size > 0)
+            path[size++] = '/';
+        memcpy(path + size, name, length + 1);
+        error = execute_file(path, page);
+        if (!may_be_elsewhere(error))
+            return error;
+        refused |= error == EACCES;
+    }
+    return refused ? EACCES : error;
+}
+
+__attribute__((noreturn)) static int become(void *data)
+{
+    struct guard_page *page = data;
+    int error = (int)-raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0);
+
+    if (error == 0 && getppid() != page->parent)
+        error = EXEC_UNSEEN;
+    if (error == 0) {
+        signals_restore(page->plan->signals);
+        error = execute(page);
+    }
+    atomic_store(&page->exec_errno, error);
+    _exit((int)status_of_exec(error));
+}
+
+/* A sandbox may refuse to share memory, and valgrind cannot. */
+pid_t spawn(const struct command *plan, struct guard_page *page)
+{
+    pid_t pid = -1;
+
+    page->plan = plan;
+    page->parent = getpid();
+    errno = ENOSYS;
+    if (CAN_SHARE)
+        pid = clone(become, page->stack + sizeof page->stack, CLONE_VM | SIGCHLD, page);
+    if (pid < 0 && errno != EAGAIN && (pid = fork()) == 0)
+        become(page);
     return pid;
 }
+
+/* --- ended processes -------------------------------------------------------- */
 
 bool process_is_reapable(pid_t pid)
 {

@@ -4,7 +4,7 @@
  * place in which bytes wait unseen by poll(2).)
  *
  * A context and its sessions belong to one thread at a time: the thread that has the connection
- * (run/watch.c). A child made by vfork(2) only executes a program. The guard of --attach is a fork
+ * (run/watch.c). The command's process only executes a program. The guard of --attach is a fork
  * that continues a session, and its parent no longer uses that session. The socket is closed on
  * exec. */
 #include "redis/tls.h"

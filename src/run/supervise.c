@@ -142,7 +142,7 @@ static const struct duration watch_again = {100 * NS_PER_MS};
 static const struct duration first_look = {1 * NS_PER_S};
 
 /* The order of run->fds. */
-enum { SIGNALS, HEARTBEAT, GUARD };
+enum { SIGNALS, HEARTBEAT, GUARD, EXEC };
 
 struct command_run {
     const struct supervised_command *plan;
@@ -150,6 +150,7 @@ struct command_run {
     struct child child;
     struct deadline look_at; /* when a check is due if the watch has not started */
     bool warned;             /* that the guard or the watch has not started */
+    bool judged;             /* whether the command has started */
 };
 
 static void signal_command(void *data, int number, struct deadline until)
@@ -164,6 +165,37 @@ static struct tree_count command_left(void *data)
     return child_left(&run->child);
 }
 
+/* With --heartbeat, the command itself reports to the service manager when it is ready. */
+static void say_started(const struct command_run *run)
+{
+    const struct supervised_command *plan = run->plan;
+    const struct messages *out = plan->command.out;
+    char until[40];
+
+    say_verbose(out, "started %s, pid %ld", plan->command.argv[0], (long)run->child.command);
+    if (out->notify.fd < 0)
+        return; /* the file of the time zone need not be read */
+    wall_format_local(wall_at_ms(plan->lease->deadline), until, sizeof until);
+    if (!run->supervision.end.over)
+        say_status(out, "holding the lock %s until %s, running %s", plan->lease->name, until,
+                   plan->command.argv[0]);
+    if (plan->heartbeat->fd < 0)
+        sd_notify_send(&out->notify, "READY=1");
+}
+
+/* Nobody may want to know: then this does not look into /proc. */
+static void report_start(struct command_run *run)
+{
+    const struct messages *out = run->plan->command.out;
+    bool started;
+
+    if (run->judged || (out->verbosity < 1 && out->notify.fd < 0))
+        return;
+    run->judged = child_judge_start(&run->child, &started);
+    if (run->judged && started && run->supervision.end.phase == RUNNING)
+        say_started(run);
+}
+
 static bool command_has_ended(void *data)
 {
     struct command_run *run = data;
@@ -172,6 +204,7 @@ static bool command_has_ended(void *data)
     bool had_ended = child->command_ended;
 
     child_reap(child);
+    report_start(run);
     if (child->guard_lost && end->phase == RUNNING) {
         expiry_kill(end);
         say_error(end->out, "the process that guards the command for --tree was killed; killing "
@@ -234,24 +267,8 @@ static bool attend_command(void *data)
     if (supervision->end.phase == RUNNING)
         child_stop_with_command(&run->child);
     supervision->fds[GUARD] = run->child.ended ? -1 : run->child.guard_fd;
+    supervision->fds[EXEC] = run->child.exec_fd;
     return changed;
-}
-
-/* With --heartbeat, the command itself reports to the service manager when it is ready. */
-static void say_started(const struct command_run *run)
-{
-    const struct supervised_command *plan = run->plan;
-    const struct messages *out = plan->command.out;
-    char until[40];
-
-    say_verbose(out, "started %s, pid %ld", plan->command.argv[0], (long)run->child.command);
-    if (out->notify.fd < 0)
-        return; /* the file of the time zone need not be read */
-    wall_format_local(wall_at_ms(plan->lease->deadline), until, sizeof until);
-    say_status(out, "holding the lock %s until %s, running %s", plan->lease->name, until,
-               plan->command.argv[0]);
-    if (plan->heartbeat->fd < 0)
-        sd_notify_send(&out->notify, "READY=1");
 }
 
 /* From the start of the command to its end. */
@@ -269,8 +286,6 @@ static void supervise_child(struct command_run *run, struct outcome *outcome)
     run->look_at = deadline_earlier(
         deadline_after(first_look),
         deadline_minus(plan->lease->deadline, lease_grace(plan->lease->set, plan->end.grace)));
-    if (child->exec_error == 0)
-        say_started(run);
     supervise(supervision);
     (void)child_pass_signals_on(child);
     read_heartbeat(run); /* reads the last messages */

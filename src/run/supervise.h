@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-enum { WORKER_FDS = 3 };
+enum { WORKER_FDS = 4 };
 
 struct supervision {
     struct expiry end; /* the caller sets its members */

@@ -83,7 +83,7 @@ began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, s
     row_holds 127 '' dlock --hold-at-least=60s -t 60s job "$T/nosuch"
     is_clean job
     if [ -z "${SANITIZER:-}" ]; then
-        LD_PRELOAD=$HELPERS/fault_vfork.so row_holds 71 '' dlock --hold-at-least=60s -t 60s job true
+        LD_PRELOAD=$HELPERS/fault_clone.so row_holds 71 '' dlock --hold-at-least=60s -t 60s job true
         is_clean job
     fi
     row_holds 124 'the lock is lost' dlock --hold-at-least=60s -t 60s job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job; sleep 60"

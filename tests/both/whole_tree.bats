@@ -236,7 +236,7 @@ becomes() {
 
 @test "--tree: no process for the command: exit 71, the lock is released" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
-    LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
+    LD_PRELOAD=$HELPERS/fault_clone.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
         dlock --tree job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_clean job

@@ -48,16 +48,16 @@ ERRORS = {
     "inotify_init1 epoll_create1 socket accept4 socketpair fcntl fcntl64 syscall mkostemp64",
     errno.EACCES: "open open64 openat64 fopen64 mkdir access unlink",
     errno.ENOSPC: "write pwrite64 posix_fallocate64 mkdir mkostemp64 inotify_add_watch open64",
-    errno.EAGAIN: "fork vfork pthread_create execvp execvpe splice",
+    errno.EAGAIN: "fork clone pthread_create execvp splice",
     errno.ENOLCK: "fcntl fcntl64 flock",
     errno.ECONNRESET: "send recv sendmsg recvmsg",
     errno.EPIPE: "send write",
     errno.ECONNREFUSED: "connect",
-    errno.ENOENT: "connect execvp execvpe getcwd",
+    errno.ENOENT: "connect execvp getcwd",
     errno.EINVAL: "munmap setsockopt getpeername bind listen shutdown timerfd_settime prctl sigaction sigprocmask sigpending "
     "splice pthread_attr_setstacksize pthread_sigmask pthread_kill gettimeofday nanosleep gethostname clock_gettime",
     errno.ENOSYS: "syscall getrandom",
-    errno.EPERM: "kill setsid getpgid syscall prctl fchmod setrlimit setrlimit64",
+    errno.EPERM: "kill clone setsid getpgid syscall prctl fchmod setrlimit setrlimit64",
     errno.ECHILD: "waitpid waitid",
     EAI_AGAIN: "getaddrinfo",
     EAI_MEMORY: "getaddrinfo getnameinfo",
@@ -96,7 +96,7 @@ NOT_WALKED = {
     "explicit_bzero sysconf dlerror dlsym assert_fail cxa_finalize gmon_start ITM_deregisterTMCloneTable ITM_registerTMCloneTable "
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
     "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcasestr strcmp strcpy strcspn strlen strncasecmp "
-    "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
+    "strncmp strncpy strchrnul strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
     "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr memrchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
     "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup glob",

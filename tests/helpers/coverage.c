@@ -1,7 +1,7 @@
 /* Linked into a dlock that is built with --coverage. gcov writes its counters only in exit(3); this
  * writes them where the program ends otherwise. A process that is killed by SIGKILL leaves none.
  *
- * The child of vfork(2) counts in its parent's memory, and the parent writes that later. If the
+ * Until exec, the command's process counts in its parent's memory, and the parent writes that later. If the
  * child wrote too, its counts would be lost or counted twice; so the pid shows who may write. The
  * linker sends the wrapped calls here (--wrap), and the compiler must not replace execvp()
  * (-fno-builtin-execvp). */

@@ -24,6 +24,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -383,26 +384,16 @@ WRAP(pthread_sigmask, int, failing_errno, (int how, const sigset_t *set, sigset_
      (how, set, old))
 WRAP(pthread_kill, int, failing_errno, (pthread_t thread, int number), (thread, number))
 
-/* As with vfork(2), the parent stands still until its child has executed a program or ended. This
- * uses fork(2), because a function that calls vfork(2) cannot return from it. */
-pid_t vfork(void)
+/* The process shares dlock's memory, and so the page and its counters. */
+int clone(int (*run)(void *), void *stack, int flags, void *data, ...)
 {
     enum { SLOT = __COUNTER__ };
-    int ends[2];
-    char byte;
-    if (fails(SLOT, "vfork", __builtin_return_address(0)) ||
-        syscall_plain(SYS_pipe2, (long)ends, O_CLOEXEC, 0, 0, 0) != 0)
+    static int (*_Atomic real)(int (*)(void *), void *, int, void *, ...);
+    if (fails(SLOT, "clone", __builtin_return_address(0)))
         return -1;
-    pid_t pid = ((pid_t(*)(void))(uintptr_t)real_of("fork"))();
-    (void)syscall_plain(SYS_close, ends[pid == 0 ? 0 : 1], 0, 0, 0, 0);
-    if (pid == 0)
-        return pid;
-    int error = errno;
-    while (syscall_plain(SYS_read, ends[0], (long)&byte, 1, 0, 0) < 0 && errno == EINTR)
-        continue;
-    (void)syscall_plain(SYS_close, ends[0], 0, 0, 0, 0);
-    errno = error;
-    return pid;
+    if (real == NULL)
+        real = (int (*)(int (*)(void *), void *, int, void *, ...))(uintptr_t)real_of("clone");
+    return real(run, stack, flags, data);
 }
 
 static unsigned long last_of(va_list list)

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -23,13 +24,21 @@
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#if defined FAULT_vfork
-pid_t vfork(void)
+typedef int start(void *data);
+typedef int clone_function(start *run, void *stack, int flags, void *data, ...);
+
+#if defined FAULT_clone
+/* No process can be started that shares memory: with $FAULT_ERRNO, because a sandbox refuses that,
+ * otherwise because the user has as many processes as allowed. */
+int clone(start *run, void *stack, int flags, void *data, ...)
 {
-    errno = EAGAIN;
+    const char *error = getenv("FAULT_ERRNO");
+    (void)run, (void)stack, (void)flags, (void)data;
+    errno = error != NULL ? atoi(error) : EAGAIN;
     return -1;
 }
 #elif defined FAULT_no_openssl
@@ -73,11 +82,49 @@ ssize_t write(int fd, const void *bytes, size_t size)
 }
 #elif defined FAULT_signal_before_fork
 /* SIGTERM arrives after dlock has looked for signals for the last time, and before there is a
- * command. fork(2) can replace vfork(2) here. */
-pid_t vfork(void)
+ * process for the command. */
+int clone(start *run, void *stack, int flags, void *data, ...)
 {
+    clone_function *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "clone");
     raise(SIGTERM);
-    return fork();
+    return real(run, stack, flags, data);
+}
+#elif defined FAULT_signal_at_start || defined FAULT_parent_dies
+/* Right after the command's process has started, it gets a signal; or dlock is killed, before its
+ * child has asked for a signal at dlock's death. */
+static start *real_run;
+static int run_late(void *data)
+{
+#ifdef FAULT_signal_at_start
+    kill(getpid(), SIGTERM);
+#else
+    pid_t parent = getppid();
+    kill(parent, SIGKILL);
+    while (getppid() == parent)
+        usleep(1000);
+#endif
+    return real_run(data);
+}
+int clone(start *run, void *stack, int flags, void *data, ...)
+{
+    clone_function *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "clone");
+    real_run = run;
+    return real(run_late, stack, flags, data);
+}
+#elif defined FAULT_errno_kept
+/* The command cannot be executed, and meanwhile dlock has an errno of its own. */
+int clone(start *run, void *stack, int flags, void *data, ...)
+{
+    clone_function *real;
+    siginfo_t info;
+    *(void **)&real = dlsym(RTLD_NEXT, "clone");
+    errno = EXDEV;
+    int pid = real(run, stack, flags, data);
+    if (pid < 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) != 0 || errno != EXDEV)
+        abort();
+    return pid;
 }
 #elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open || defined FAULT_pidfd_send_signal
 #ifdef FAULT_killed_at_kill
@@ -115,24 +162,6 @@ long syscall(long number, ...)
 #endif
     return real(number, argument[0], argument[1], argument[2], argument[3], argument[4],
                 argument[5]);
-}
-#elif defined FAULT_parent_dies
-/* dlock is killed before its child has asked for a signal at dlock's death. */
-int prctl(int option, ...)
-{
-    int (*real)(int, ...);
-    va_list args;
-    va_start(args, option);
-    unsigned long value = va_arg(args, unsigned long);
-    va_end(args);
-    *(void **)&real = dlsym(RTLD_NEXT, "prctl");
-    if (option == PR_SET_PDEATHSIG) {
-        pid_t parent = getppid();
-        kill(parent, SIGKILL);
-        while (getppid() == parent)
-            usleep(1000);
-    }
-    return real(option, value, 0, 0, 0);
 }
 #elif defined FAULT_caller_ends
 /* dlock's caller is killed when dlock asks for the caller's pid for the $FAULT_CALL-th time: if the

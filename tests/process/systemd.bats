@@ -82,12 +82,27 @@ P
 }
 
 @test "a service that could not be started is not called ready" {
-    [ -z "${SANITIZER:-}" ] || skip 'its vfork is a fork: whether exec failed is not known at once'
     manager
     fails_with 127 '' dlock job "$T/nosuch"
     run dlock job true
     wait_until 10 told '^READY=1$'
     equals "$(grep -c READY "$T/told")" 1
+}
+
+@test "a service is ready when the exec of its command has succeeded" {
+    manager
+    cp "$BASH" "$T/slow"
+    python3 "$TESTS/helpers/hold_exec.py" lease "$T/slow" 3>&- 4>&- &
+    echo $! >"$T/holder.pid"
+    wait_until 10 test -e "$T/slow.ready"
+    dlock job "$T/slow" -c true 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/slow.held"
+    not told 'READY|running'
+    : >"$T/slow.go"
+    wait "$dlock"
+    wait_until 10 told '^STATUS=holding the lock job until .* running '
+    wait_until 10 told '^READY=1$'
 }
 
 @test "a stop is reported" {
