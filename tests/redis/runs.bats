@@ -161,3 +161,63 @@ S
     fails_with 0 'its run is not remembered: .*(hset|HSET)' dlock --release --owner=mine job
     equals "$(redis exists dlock:job)" 0
 }
+
+history() { redis hget "$META" history | grep .; }
+# rows PATTERN...: the history has these rows, the newest first; each starts lately.
+rows() {
+    local row
+    while IFS= read -r row; do
+        [[ $row =~ ^1[0-9]{12}$'\t'${1:?no row may be left}$ ]]
+        shift
+    done < <(history)
+    equals $# 0
+}
+# row LENGTH END TTL: the pattern of a row.
+row() { printf '%s\t%s\t%s\t%s' "$1" "$2" "$3" "$(hostname)"; }
+
+@test "the history: start, length, end, TTL and host of each run, the newest first" {
+    local length='[0-9]{1,5}'
+    dlock -t 5m job true
+    fails_with 7 '' dlock -t 1h job sh -c 'exit 7'
+    fails_with 143 '' dlock job sh -c 'kill $$'
+    dlock --shared job sleep 0.2
+    fails_with 124 '' dlock -t 300ms job sleep 60
+    dlock -q -t 400ms --on-expire=warn job sleep 0.7
+    fails_with 75 '' dlock --once-per=1h job true
+    dlock --slots=2 job true
+    rows "$(row "$length" 'status 0' 3600000)" "$(row '' lost 400)" "$(row "$length" stopped 300)" "$(row '[2-9][0-9]{2,3}' 'status 0' 3600000)" \
+        "$(row "$length" 'signal 15' 3600000)" "$(row "$length" 'status 7' 3600000)" "$(row "$length" 'status 0' 300000)"
+    dlock --remember=0 job true
+    equals "$(redis hexists "$META" history)" 0
+}
+
+@test "the history: a killed holder's run is lost, and comes before that of the next holder" {
+    hold_lock job
+    redis del dlock:job
+    wait "$HOLDER" || true
+    hold_lock job
+    kill -KILL "$HOLDER"
+    wait "$HOLDER" || true
+    redis del dlock:job
+    dlock -w 10 job true
+    rows "$(row '[0-9]+' 'status 0' 3600000)" "$(row '' lost 3600000)" "$(row '[0-9]*' '(stopped|lost)' 3600000)"
+}
+
+@test "the history: the clock is set back during a run, whose length is not known then" {
+    set_wall 0
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job sh -c "echo -3600 >'$T/wall_clock.tmp' && mv '$T/wall_clock.tmp' '$T/wall_clock'"
+    rows "$(row '' 'status 0' 3600000)"
+}
+
+@test "the history: 32 runs are kept, whatever others wrote there" {
+    redis hset "$META" history "$(printf '%s\n' x "$(seq -s ' ' 100)" $'1\t2\tstatus 0')"
+    for ((i = 0; i < 33; i++)); do dlock job true; done
+    equals "$(history | wc -l)" 32
+    equals "$(history | grep -cP '^1\d{12}\t\d{1,5}\tstatus 0\t3600000\t[^\t]+$')" 32
+}
+
+@test "the history: a refusal says how long the holder usually takes, in spite of rows that cannot be read" {
+    redis hset "$META" history "$(for _ in 1 2 3 4 5; do printf '%s\n' $'\e[31m\xff' $'1700000000000\t720000\tstatus 0\t3600000\th'; done)"
+    hold_lock job
+    fails_with 75 'usually 12m, about 1[12]m left' dlock -w 0.1 job true
+}

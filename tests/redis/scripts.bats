@@ -30,6 +30,7 @@ all_rows() { python3 "$TESTS/redis/scripts/run.py" | xargs -d '\n' python3 "$TES
 @test "take: a refusal says who holds the lock, and counts" { rows refused once-per; }
 @test "take: shares, slots, and leases that have ended" { rows shared dropped 'lost reply, shared'; }
 @test "release: what is removed, kept and remembered of an exclusive lock" { rows release 'release of what is lost' 'release by another process'; }
+@test "release: the last 32 runs, newest first, and what is written if they cannot be read" { rows history; }
 @test "release: of a share, and of a take that was given up" { rows 'release of a share' 'given up'; }
 @test "release: the first waiter is called" { rows 'hand on'; }
 @test "queue: who joins and leaves it, and who is told" { rows 'join the queue' near; }

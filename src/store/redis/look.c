@@ -80,7 +80,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
                                   struct lock_state *state, struct errmsg *why)
 {
     const redisReply *reply = redis->call->reply;
-    enum { RUN, SUCCESS, QUEUE, OWNERS, LISTS };
+    enum { RUN, SUCCESS, HISTORY, QUEUE, OWNERS, LISTS };
     struct run_memory *memory = &state->memory;
     size_t lists = 1 + state_fields.count + counts_fields.count + memory_fields.count;
     redisReply *const *from = reply->element + lists;
@@ -107,6 +107,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
     from += memory_fields.count;
     (void)fields_read_row(&run_fields, &memory->last, redis_reply_text(from[RUN]));
     (void)fields_read_row(&run_fields, &memory->success, redis_reply_text(from[SUCCESS]));
+    text_copy(memory->history, sizeof memory->history, redis_reply_text(from[HISTORY]));
 
     /* The last shared lease may have ended in this millisecond. */
     if (!state->locked)

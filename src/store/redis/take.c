@@ -1,5 +1,6 @@
 #include "store/redis/redis_int.h"
 
+#include "lock/history.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -118,6 +119,8 @@ static bool read_refused(struct redis_backend *redis, struct holder *holder)
         return false;
     (void)redis_fields_read(&slots_fields, reply->element + 1 + refused_fields.count, &refused);
     redis_holder_read(reply->element[reply->elements - 1], &refused.holder);
+    history_typical_of(&refused.holder.typical,
+                       redis_reply_text(reply->element[reply->elements - 2]));
     if (refused.reserved)
         refused.holder.refusal = REFUSED_QUEUED;
     refused.holder.shares = strcmp(refused.mode, lock_mode_name(MODE_EXCLUSIVE)) != 0;
@@ -160,7 +163,7 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
         return LOCK_OK;
 
     /* If the take was uncertain, it still is: the try without an answer may be carried out late. */
-    if (redis_reply_is(reply, "held", 2 + refused_fields.count + slots_fields.count) &&
+    if (redis_reply_is(reply, "held", 3 + refused_fields.count + slots_fields.count) &&
         read_refused(redis, holder))
         return LOCK_HELD;
 

@@ -3,7 +3,7 @@
 from table import *
 
 LOOK = ("mode", "slots", "waiters", "fence", "owner", "released", "paused", "paused_by", "pause_why", "takes", "conflicts", "timeouts", "losses",
-        "waited_ms", "held_ms", "failures", "runs", "skips", "run", "success", "first")
+        "waited_ms", "held_ms", "failures", "runs", "skips", "run", "success", "history", "first")
 
 
 def looked(*owners, **other):
@@ -28,7 +28,7 @@ A = held_by("A", "a")
 HELD_A = {"mode": "exclusive", "fence": 5000, "takes": 1}
 SHARED_A = {"mode": "shared", "fence": 5000, "takes": 1}
 PAUSED = {"meta pause_ends": at(20000), "meta paused_by": "root@host", "meta pause_why": "repairs"}
-LOST = {"run": run(0, "lost"), "failures": 1, "runs": 1}
+LOST = {"run": run(0, "lost"), "history": past("lost", ""), "failures": 1, "runs": 1}
 A_WAITER = Said({**WHO, "came": at(-5000), "mode": "exclusive", "slots": 0})
 
 
@@ -66,6 +66,10 @@ STATE = [
     look_at("counts of another type", {**A, "counts": ["x"]}, owner("A", "a"), **HELD_A),
     look_at("runs", released("A", run=run(3, "status 1"), success=run(2, "status 0"), failures=1, runs=4, spent=None), fence=5000, takes=1,
             run=run(3, "status 1"), success=run(2, "status 0"), failures=1, runs=4),
+    look_at("the history", released("A", history=past("status 1") + past("status 0"), spent=None), fence=5000, takes=1,
+            history=past("status 1") + past("status 0")),
+    look_at("the history, and a lease that has ended", {**without(A, "lock"), "meta history": past("status 0")}, fence=5000, takes=1,
+            **{**LOST, "history": past("lost", "") + past("status 0")}),
     look_at("skips since the last success", {**released("A", success=run(2, "status 0"), spent=None), "counts skips": 3, "counts skips_of": 2},
             fence=5000, takes=1,
             success=run(2, "status 0"), skips=3),
@@ -137,7 +141,7 @@ def removed(name, state, answer, changes, hears=None, **words):
 
 
 NO_RUN = {"meta unended": ""}
-LOST_RUN = {"meta unended": "", "meta run": run(0, "lost"), "meta success": "", "meta failures": 1, "meta runs": 1}
+LOST_RUN = {"meta unended": "", "meta run": run(0, "lost"), "meta history": past("lost", ""), "meta success": "", "meta failures": 1, "meta runs": 1}
 BY = {"meta removed": 3000, "meta forced": "a A root@host\n"}
 SAID = {"meta requests": Has(r'^req - \["lock",.*\]\n$')}
 FORCE = [
@@ -145,6 +149,8 @@ FORCE = [
     removed("held, and its run has ended", {**A, "meta unended": ""}, looked(owner("A", "a"), **HELD_A), {**GONE_A, **BY, **SAID, **NO_RUN}),
     removed("held by one of which no runs are remembered", {**A, "meta kept": "0", "meta unended": ""}, looked(owner("A", "a"), **HELD_A),
             {**GONE_A, **BY, **SAID, **NO_RUN}),
+    removed("the history is not said", {**A, "meta history": past("status 0")}, looked(owner("A", "a"), **HELD_A),
+            {**GONE_A, **BY, **SAID, **LOST_RUN, "meta history": past("lost", "") + past("status 0")}),
     removed("who removes it stays in one line", A, looked(owner("A", "a"), **HELD_A),
             {**GONE_A, **BY, **SAID, **LOST_RUN, "meta forced": "a A ro ot@host\n"},
             by="ro\not@host"),
@@ -158,7 +164,7 @@ FORCE = [
             {**GONE_A, **SAID, **NO_RUN, "meta removed": 3000, "meta forced": "", "meta ends": at(DAYS_30)}),
     removed("held by a client of another kind, and others were taken away before", {**A, "lock": "X", "meta unended": "", "meta forced": "z Z x@y\n"},
             looked(stranger("X"), **HELD_A), {**GONE_A, **SAID, "meta removed": 3000}),
-    removed("held by a client of another kind, since a lease has ended", {**A, "lock": "X"}, looked(stranger("X"), **{**HELD_A, **LOST}),
+    removed("held by a client of another kind, since a lease has ended", {**A, "lock": "X"}, looked(stranger("X"), **{**HELD_A, **LOST, "history": ""}),
             {**GONE_A, **SAID, **LOST_RUN, "meta removed": 3000, "meta forced": ""}),
     removed("a value of another type is no lock", {"lock": ["x"]}, ["unusable", "dlock:job", "it is no lock, but a list"], {}),
     row("a value of another type, which may not be asked for", {"lock": ["x"]}, force(),
@@ -179,7 +185,7 @@ FORCE = [
     removed("shared: all of them", shared(sharer("A", "a"), sharer("B", "b", left=20000)),
             looked(owner("B", "b", 20000), owner("A", "a"), **SHARED_A),
             {**GONE_A, **SAID, **LOST_RUN, **gone("holders A", "holders B", "holders ends", "holder:A", "holder:A ends", "holder:B", "holder:B ends"),
-             "meta failures": 2, "meta runs": 2, "meta removed": 3000, "meta forced": "a A root@host\nb B root@host\n"}),
+             "meta failures": 2, "meta runs": 2, "meta history": 2 * past("lost", ""), "meta removed": 3000, "meta forced": "a A root@host\nb B root@host\n"}),
     removed("a slot", shared(sharer("A", "a", slot=1), mode="slots", slots=2),
             looked(owner("A", "a", slot=1), mode="slots", slots=2, fence=5000, takes=1),
             {**GONE_A, **BY, **SAID, **LOST_RUN, **gone("holders 1 A", "holders ends", "holder:A", "holder:A ends", "slots", "slots ends")}),
@@ -187,11 +193,11 @@ FORCE = [
             {**GONE_A, **BY, **SAID, **NO_RUN, **gone("holders A", "holders ends", "holder:A", "holder:A ends")}),
     removed("a share without a record", without(shared(sharer("A", "a")), "holder:A"), looked(stranger("A"), **SHARED_A),
             {**GONE_A, **SAID, **NO_RUN, "meta removed": 3000, "meta forced": "", **gone("holders A", "holders ends")}),
-    removed("the lock's key outlived the leases: nothing is taken away", shared(sharer("A", "a", left=-1000)), looked(**{**SHARED_A, **LOST}),
+    removed("the lock's key outlived the leases: nothing is taken away", shared(sharer("A", "a", left=-1000)), looked(**{**SHARED_A, **LOST, "history": ""}),
             {**GONE_A, **SAID, **LOST_RUN, "meta removed": "", "meta forced": "", **gone("holders A", "holders ends", "holder:A", "holder:A ends")}),
     removed("one share has ended: only the other is taken away", shared(sharer("A", "a"), sharer("O", "o", left=-1000)),
-            looked(owner("A", "a"), **{**SHARED_A, **LOST}),
-            {**GONE_A, **BY, **SAID, **LOST_RUN, "meta failures": 2, "meta runs": 2,
+            looked(owner("A", "a"), **{**SHARED_A, **LOST, "history": ""}),
+            {**GONE_A, **BY, **SAID, **LOST_RUN, "meta failures": 2, "meta runs": 2, "meta history": 2 * past("lost", ""),
              **gone("holders A", "holders O", "holders ends", "holder:A", "holder:A ends", "holder:O", "holder:O ends")}),
     row("a newer format", {**A, "meta format": NEWER}, force(), ["newer", NEWER]),
 ]

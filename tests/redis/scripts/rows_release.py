@@ -11,9 +11,10 @@ OUT = {**FREED, **NOTED}
 LATER = {"meta owner": "A", "meta losses": "4", "meta held_ms": "40"}
 
 
-def remembered(how, failures, runs, success="", **other):
+def remembered(how, failures, runs, success="", since=1000):
     fence = {"meta success_fence": 5000} if how == "status 0" else {}
-    return {**fence, "meta run": run(2500, how, **other), "meta success": success, "meta failures": failures, "meta runs": runs}
+    return {**fence, "meta run": run(2500, how, since), "meta history": past(how, "" if how == "lost" else 2500 - since, since),
+            "meta success": success, "meta failures": failures, "meta runs": runs}
 
 
 def kept(**other):
@@ -32,7 +33,7 @@ EXCLUSIVE = [
     row("its run has an end, and no status", WITH_HISTORY, release("A", "a", result="ended"), RELEASED,
         {**OUT, **remembered("ended", 3, 6, run(2, "status 0"))}, plain=True),
     row("its run began later than it was requested", A, release("A", "a", result="status 0", began=1500), RELEASED,
-        {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0", since=1500)), "meta run": run(2500, "status 0", since=1500)}, plain=True),
+        {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0", since=1500), since=1500)}, plain=True),
     row("when its run began is not known", A, release("A", "a", result="status 0", began=0), RELEASED,
         {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0"))}, plain=True),
     row("it alone had the lock: its run is the last success, whatever the fences", {**WITH_HISTORY, "meta success_fence": 6000},
@@ -43,10 +44,10 @@ EXCLUSIVE = [
     row("no runs are remembered", {**A, "meta kept": "0"}, release("A", "a", result="status 1"), RELEASED, OUT, plain=True),
     row("a holder that is known in part", held_by("A", "a", stored=without(record("a", user="u%09v", host="g", pid=""), "command")),
         release("A", "a", result="status 1"), RELEASED,
-        {**OUT, **remembered("status 1", 1, 1), "meta run": "1000\t2500\tstatus 1\t0\tu%09v\tg\t"}, plain=True),
+        {**OUT, **remembered("status 1", 1, 1), "meta run": "1000\t2500\tstatus 1\t0\tu%09v\tg\t", "meta history": past("status 1", host="g")}, plain=True),
     row("a holder of which even less is known", held_by("A", "a", stored={"take": "a", "since": "1000"}), release("A", "a", result="status 1"),
         RELEASED,
-        {**OUT, **remembered("status 1", 1, 1), "meta run": "1000\t2500\tstatus 1\t0\t\t\t"}, plain=True),
+        {**OUT, **remembered("status 1", 1, 1), "meta run": "1000\t2500\tstatus 1\t0\t\t\t", "meta history": past("status 1", ttl=0, host="")}, plain=True),
     row("a holder whose begin is not known has no run", held_by("A", "a", stored=without(record("a"), "since")),
         release("A", "a", result="status 1"), RELEASED, {**OUT, "meta held_ms": 0}, plain=True),
     row("a holder whose begin is no number", held_by("A", "a", stored=record("a", since="x")), release("A", "a"), RELEASED,
@@ -100,6 +101,50 @@ EXCLUSIVE = [
     row("a newer format", {**A, "meta format": NEWER}, release("A", "a"), ["newer", NEWER]),
 ]
 
+def with_history(before, *rows, result="status 0", took=1500, **words):
+    """Its release, if that is the history before; the rows that are the history then."""
+    changes = remembered(result, int(result not in ("status 0", "ended")), int(result != "status 0"), run(2500, result) if result == "status 0" else "")
+    return [{**A, "meta history": before}, release("A", "a", result=result, **words), RELEASED, {**OUT, **changes, "meta history": "".join(rows)}]
+
+
+MOST = HISTORY_MOST - 1  # beside the new one
+OLD = [past("status %d" % i, i) for i in range(HISTORY_MOST + 8)]
+LONG = "x" * 199 + "\n"
+HISTORY = [
+    row("the newest comes first", *with_history(OLD[0] + OLD[1], past("status 0"), OLD[0], OLD[1]), plain=True),
+    row("a failure", *with_history(OLD[0], past("status 3"), OLD[0], result="status 3"), plain=True),
+    row("a signal", *with_history(OLD[0], past("signal 9"), OLD[0], result="signal 9"), plain=True),
+    row("its lease ended first", *with_history(OLD[0], past("stopped"), OLD[0], result="stopped"), plain=True),
+    row("it ended, and how is not known", *with_history(OLD[0], past("ended"), OLD[0], result="ended"), plain=True),
+    row("it went on without the lock: no length", *with_history(OLD[0], past("lost", ""), OLD[0], result="lost"), plain=True),
+    row("one less than are kept", *with_history("".join(OLD[:MOST]), past("status 0"), *OLD[:MOST]), plain=True),
+    row("as many as are kept: the oldest gives way", *with_history("".join(OLD[:MOST + 1]), past("status 0"), *OLD[:MOST]), plain=True),
+    row("more than that, by another client", *with_history("".join(OLD), past("status 0"), *OLD[:MOST]), plain=True),
+    row("long rows: as many as a reader has room for, with a NUL",
+        *with_history(MOST * LONG, past("status 0"), *((HISTORY_SIZE - 1 - len(past("status 0"))) // len(LONG) * [LONG])), plain=True),
+    row("no end of a line: it is none of ours", *with_history("x" * 5000, past("status 0")), plain=True),
+    row("the last row is cut in two", *with_history(OLD[0] + OLD[1][:-3], past("status 0"), OLD[0]), plain=True),
+    row("a row that cannot be read stays", *with_history("x\n" + OLD[0], past("status 0"), "x\n", OLD[0]), plain=True),
+    row("its clock was set back: no length", {**A, "meta history": OLD[0]}, release("A", "a", began=2600, result="ended"), RELEASED,
+        {**OUT, **remembered("ended", 0, 1, since=2600), "meta history": past("ended", "", 2600) + OLD[0]}, plain=True),
+    row("its host is long, and cut before an escape", held_by("A", "a", stored=record("a", host="h" * 62 + "%09v")), release("A", "a", result="ended"),
+        RELEASED, {**OUT, **remembered("ended", 0, 1), "meta run": run(2500, "ended").replace("h", "h" * 62 + "%09v"),
+                   "meta history": past("ended", host="h" * 62)}, plain=True),
+    row("its host is long, and cut after an escape", held_by("A", "a", stored=record("a", host="h" * 61 + "%09v")), release("A", "a", result="ended"),
+        RELEASED, {**OUT, **remembered("ended", 0, 1), "meta run": run(2500, "ended").replace("h", "h" * 61 + "%09v"),
+                   "meta history": past("ended", host="h" * 61 + "%09")}, plain=True),
+    row("its TTL cannot be read", held_by("A", "a", stored=record("a", ttl="x")), release("A", "a", result="ended"), RELEASED,
+        {**OUT, **remembered("ended", 0, 1), "meta history": past("ended", ttl=0)}, plain=True),
+    row("in the first format", held_by("A", "a", stored=record_1("a"), format=1), release("A", "a", result="ended"), RELEASED,
+        {**OUT, **remembered("ended", 0, 1)}),
+    row("fields of a newer dlock stay", {**A, "meta other": "x", "meta typical": "y"}, release("A", "a", result="ended"), RELEASED,
+        {**OUT, **remembered("ended", 0, 1)}, plain=True),
+    row("a share", shared(sharer("A", "a"), sharer("B", "b"), history=OLD[0]), release("A", "a", result="ended"), RELEASED,
+        {**NOTED, **gone("holder:A", "holder:A ends", "holders A"), **remembered("ended", 0, 1), "meta history": past("ended") + OLD[0]}),
+    row("nothing has run", {**A, "meta history": OLD[0]}, release("A", "a"), RELEASED, OUT, plain=True),
+    row("no runs are remembered", {**A, "meta kept": "0"}, release("A", "a", result="ended"), RELEASED, OUT, plain=True),
+]
+
 COUNTED = {"counts losses": 1, "counts ends": at(KEPT)}
 WITHDRAWN = {"meta withdrawn": "a - \n"}
 LOST = [
@@ -113,7 +158,7 @@ LOST = [
     row("its run was stopped", ENDED, release("A", "a", result="stopped"), ["gone", "ended"],
         {**WITHDRAWN, **COUNTED, "meta unended": "", **remembered("stopped", 1, 1)}),
     row("its run was stopped, and began later than it was requested", ENDED, release("A", "a", result="stopped", began=1500), ["gone", "ended"],
-        {**WITHDRAWN, **COUNTED, "meta unended": "", **remembered("stopped", 1, 1), "meta run": run(2500, "stopped", since=1500)}),
+        {**WITHDRAWN, **COUNTED, "meta unended": "", **remembered("stopped", 1, 1, since=1500)}),
     row("its run went on without the lock", ENDED, release("A", "a", result="status 0"), ["gone", "ended"],
         {**WITHDRAWN, **COUNTED, "meta unended": "", **remembered("lost", 1, 1)}),
     row("its lease has ended since its command did, which is no loss", ENDED, release("A", "a", how=at(-1000), result="status 0"), ["gone", "late"],
@@ -211,16 +256,16 @@ SHARES = [
         {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
     row("its run is a success, and one that began later has ended before", shared(sharer("A", "a"), B, **NEWER_SUCCESS),
         release("A", "a", result="status 0"), RELEASED,
-        {**SHARED_NOTED, "meta run": run(2500, "status 0"), "meta failures": 0, "meta runs": 6}),
+        {**SHARED_NOTED, "meta run": run(2500, "status 0"), "meta history": past("status 0"), "meta failures": 0, "meta runs": 6}),
     row("its run is a failure, and a success that began later has ended before", shared(sharer("A", "a"), B, **NEWER_SUCCESS),
         release("A", "a", result="status 1"), RELEASED,
-        {**SHARED_NOTED, "meta run": run(2500, "status 1"), "meta failures": 4, "meta runs": 6}),
+        {**SHARED_NOTED, "meta run": run(2500, "status 1"), "meta history": past("status 1"), "meta failures": 4, "meta runs": 6}),
     row("its run is a success, and began later than the last one", shared(sharer("A", "a", fence="5002"), B, **NEWER_SUCCESS),
         release("A", "a", result="status 0"), RELEASED,
         {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0")), "meta success_fence": 5002}),
     row("it has another fence on this server of a quorum", shared(sharer("A", "a", fence="5002"), B, **NEWER_SUCCESS),
         release("A", "a", result="status 0", fence=5000), RELEASED,
-        {**SHARED_NOTED, "meta run": run(2500, "status 0"), "meta failures": 0, "meta runs": 6}),
+        {**SHARED_NOTED, "meta run": run(2500, "status 0"), "meta history": past("status 0"), "meta failures": 0, "meta runs": 6}),
     row("an older dlock has remembered the last success, and not its fence",
         shared(sharer("A", "a"), B, **{**NEWER_SUCCESS, "success_fence": 4000}), release("A", "a", result="status 0"), RELEASED,
         {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
@@ -327,5 +372,5 @@ PAUSE = [
     row("a newer format", released(format=NEWER), pause(20000), ["newer", NEWER]),
 ]
 
-TABLES = {"release": EXCLUSIVE, "release of what is lost": LOST, "release by another process": OUTSIDE, "given up": GIVEN_UP,
+TABLES = {"release": EXCLUSIVE, "history": HISTORY, "release of what is lost": LOST, "release by another process": OUTSIDE, "given up": GIVEN_UP,
           "release of a share": SHARES, "hand on": HAND_ON, "pause": PAUSE}

@@ -14,7 +14,7 @@ BY_A = held(TTL, record("a"))
 OTHERS = {"lock": "X", "lock ends": at(TTL)}
 PAUSED = {"meta pause_ends": at(20000), "meta paused_by": "root@host", "meta pause_why": "repairs"}
 PAUSE = {"paused": Left(20000), "paused_by": "root@host", "pause_why": "repairs"}
-LOST = {"meta run": run(0, "lost"), "meta runs": 1, "meta failures": 1, "meta success": ""}
+LOST = {"meta run": run(0, "lost"), "meta history": past("lost", ""), "meta runs": 1, "meta failures": 1, "meta success": ""}
 HIGHEST = 9007199254740991
 
 FREE = [
@@ -39,6 +39,8 @@ FREE = [
     row("the last holder's lease ended before it released", without(A, "lock"), take("B"), taken(), {**AGAIN, **LOST}),
     row("and the runs before that one are counted", {**without(A, "lock"), "meta failures": 3, "meta runs": 5, "meta success": run(2, "status 0")},
         take("B"), taken(), {**AGAIN, **LOST, "meta failures": 4, "meta runs": 6, "meta success": run(2, "status 0")}),
+    row("and the history has one more, whose length is not known", {**without(A, "lock"), "meta history": past("status 0")}, take("B"), taken(),
+        {**AGAIN, **LOST, "meta history": past("lost", "") + past("status 0")}),
     row("and no runs were to be remembered", {**without(A, "lock"), "meta kept": 0}, take("B"), taken(), {**AGAIN, "meta kept": KEPT}),
     row("and its record cannot be read", {**without(A, "lock"), "meta record": "?"}, take("B"), taken(), AGAIN),
     row("the fence is the last one's next if the clock is behind", {**ONCE, "meta fence": us(600000)}, take("B"), taken(fence=us(600000)),
@@ -83,6 +85,7 @@ LOST_REPLY = [
 
 REFUSED = [
     row("held", A, take("B"), BY_A),
+    row("held, and how long the last runs took", {**A, "meta history": past("status 0")}, take("B"), held(TTL, record("a"), history=past("status 0"))),
     row("held, to be shared", A, share("B"), BY_A),
     row("held by a shell that has detached it", held_by("A", "a", stored=record("a", detached="1")), take("B"), held(TTL, record("a", detached="1"))),
     row("held without an end", without(A, "lock ends"), take("B"), held(-1, record("a"))),

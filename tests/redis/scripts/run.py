@@ -56,7 +56,7 @@ def read_scripts(path):
 
 def part_of(text, part):
     """The script without the plain way, or the plain way alone; None if the script has none."""
-    way = re.search(r"local plain=\w+\(\)if plain then return plain end\n", text)
+    way = re.search(r"local plain=\w+\(\)\nif plain then return plain end\n", text)
     if not way:
         return None
     return text[:way.start()] + text[way.end():] if part == "--rest" else text[:way.end()] + "return {'not plain'}"
@@ -133,7 +133,7 @@ class Lab:
         if kind == "hash":
             flat = self.server.ask("HGETALL", key)
             for field, text in zip(flat[::2], flat[1::2]):
-                if field == "success_fence" and not text:
+                if field in ("success_fence", "history") and not text:
                     continue  # as without it
                 places[name + " " + field] = read_waiter(text) if name == "waiters" else read_record(text) if field == "record" else text
         elif kind == "zset":

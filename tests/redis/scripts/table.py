@@ -20,7 +20,10 @@ import collections
 import pathlib
 import re
 
-FORMAT = int(re.search(r"#define STORE_FORMAT (\d+)", (pathlib.Path(__file__).parents[3] / "src/lock/format.h").read_text(encoding="utf-8")).group(1))
+SOURCE = pathlib.Path(__file__).parents[3] / "src"
+FORMAT = int(re.search(r"#define STORE_FORMAT (\d+)", (SOURCE / "lock/format.h").read_text(encoding="utf-8")).group(1))
+HISTORY_MOST, ROW_SIZE = map(int, re.search(r"HISTORY_MOST = (\d+), HISTORY_SIZE = HISTORY_MOST \* (\d+)", (SOURCE / "lock/run_memory.h").read_text(encoding="utf-8")).groups())
+HISTORY_SIZE = HISTORY_MOST * ROW_SIZE
 NEWER = FORMAT + 1
 TTL = 60000
 DAYS_30 = 2592000000  # META_KEPT_MS
@@ -79,6 +82,11 @@ def record_1(take, **other):
 def run(ended, how, since=1000):
     """A run of such a holder."""
     return "\t".join([str(since), str(ended), how, "7", "u", "h", "c"])
+
+
+def past(how, length=1500, since=1000, ttl=TTL, host="h"):
+    """Its row in the history; length "": not known."""
+    return "\t".join([str(since), str(length), how, str(ttl), host]) + "\n"
 
 
 def meta(**fields):
@@ -209,7 +217,8 @@ def taken(left=TTL, slot=-1, fence=us(0)):
     return ["taken", fence, Left(left), slot, at(left)]
 
 
-HELD = ("left", "ask", "mode", "reserved", "ahead", "came", "uncalled", "paused", "paused_by", "pause_why", "slots", "slots_taken", "holder")
+HELD = ("left", "ask", "mode", "reserved", "ahead", "came", "uncalled", "paused", "paused_by", "pause_why", "slots", "slots_taken", "history",
+        "holder")
 
 
 def said(of):

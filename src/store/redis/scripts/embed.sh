@@ -1,9 +1,9 @@
 #!/bin/sh
 # Turns Lua scripts into a C header: the text without its comments and most blanks, and its SHA-1, by which
 # EVALSHA calls it. A line "-- include FILE..." stands for the contents of these files beside it, once each,
-# which are no scripts by themselves. Functions that a script does not call are left out: a release must fit into the
-# 16 kB that a server reads at once (see redis_release() in store/redis/backend.c). FORMAT in a
-# script becomes the number of the format (lock/format.h).
+# which are no scripts by themselves. Functions that a script does not call are left out, and others get short names:
+# a release must fit into the 16 kB that a server reads at once (see redis_release() in store/redis/backend.c). FORMAT
+# in a script becomes the number of the format (lock/format.h).
 #
 # Usage: store/redis/scripts/embed.sh SHA1SUM FORMAT FILE.lua...
 set -eu
@@ -12,33 +12,52 @@ shift 2
 echo '/* Made by src/store/redis/scripts/embed.sh out of the Lua scripts beside it. C99 asks no
  * more than 4095 bytes of a string; every compiler takes more. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"'
-# called: standard input without the functions (from "local function" to "end") that nothing calls.
+# called: standard input without the functions (from "local function" to "end") that nothing calls. The others get
+# short names, except those that a table has for its fields.
 called() {
-    awk '
+    awk -F"'" -v OFS="'" '
         { line[NR] = $0 }
-        function uses(name, from, to,    i, n) {
+        function name_of(text) { gsub(/^local function |\(.*/, "", text); return text }
+        function uses(pattern, from, to,    i) {
             for (i = 1; i <= NR; i++)
-                if ((i < from || i > to) && line[i] ~ "(^|[^A-Za-z0-9_])" name "([^A-Za-z0-9_]|$)") return 1
+                if ((i < from || i > to) && line[i] ~ pattern) return 1
             return 0
+        }
+        function shortened(text,    done, word) {
+            while (match(text, /[.:]?[A-Za-z_][A-Za-z0-9_]*/)) {
+                word = substr(text, RSTART, RLENGTH)
+                done = done substr(text, 1, RSTART - 1) (word in short ? short[word] : word)
+                text = substr(text, RSTART + RLENGTH)
+            }
+            return done text
         }
         END {
             do {
                 gone = 0
                 for (i = 1; i <= NR; i++) {
                     if (line[i] !~ /^local function /) continue
-                    name = line[i]; sub(/^local function /, "", name); sub(/\(.*/, "", name)
                     for (last = i; last < NR && line[last] != "end"; last++) {}
-                    if (uses(name, i, last)) continue
+                    if (uses("(^|[^A-Za-z0-9_])" name_of(line[i]) "([^A-Za-z0-9_]|$)", i, last)) continue
                     for (; i <= last; i++) line[i] = ""
                     gone = 1
                 }
             } while (gone)
-            for (i = 1; i <= NR; i++) print line[i]
+            for (i = 1; i <= NR; i++) {
+                name = name_of(line[i])
+                if (line[i] !~ /^local function / || uses("[{,] ?" name " = ", 0, 0)) continue
+                short[name] = sprintf("%c", 65 + count % 26) (count < 26 ? "" : int(count / 26))
+                count++
+            }
+            for (i = 1; i <= NR; i++) {
+                $0 = line[i]
+                for (part = 1; part <= NF; part += 2) $part = shortened($part)
+                print
+            }
         }'
 }
 
-# tight: standard input without what Lua does not need: indentation, comments behind code, and blanks and ends of
-# lines around what stands between words. What is in quotes, of the kind ', stays as it is.
+# tight: standard input without what Lua does not need: indentation, blank lines, comments behind code, and
+# blanks around what stands between words. What is in quotes, of the kind ', stays as it is.
 tight() {
     awk -F"'" -v OFS="'" '
         BEGIN { marks = split("( ) { } [ ] , = ~ < > + * /", sign, " ") }
@@ -52,7 +71,7 @@ tight() {
                 if (i > 1) sub(/^ /, "", $i)
                 if (i < NF) sub(/ $/, "", $i)
             }
-            printf "%s%s", $0, /[]){},\047]$/ ? "" : "\n"
+            print
         }'
 }
 

@@ -15,7 +15,7 @@ if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but 
 local now = now_ms()
 local was = state(now)
 learn('forced')
-was[#was - 1] = {} -- waiters are neither returned nor remembered
+was[#was - 1], was[#was - 2] = {}, '' -- waiters and history are neither returned nor remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 
 if value then

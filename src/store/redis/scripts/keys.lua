@@ -13,9 +13,9 @@
 --          "1" while that holder has a run that has not ended; mode, slots: those in force; fence:
 --          the last one; run: the last that ended; success: the one that began last, and
 --          success_fence; failures in a row; runs since the success; kept: how long runs are
---          remembered (ms); takes, losses, waited_ms, held_ms; pause_ends (server, ms), paused_by,
---          pause_why; removed: when the lock was last removed by force; past events: past().
---          Reserved: history, typical
+--          remembered (ms); history: those that ended last (lock/run_memory.h); takes, losses,
+--          waited_ms, held_ms; pause_ends (server, ms), paused_by, pause_why; removed: when the
+--          lock was last removed by force; past events: past()
 -- own      the record of a shared holder, like an exclusive holder's, with its fence, slot, round
 --          (the value of the lock's key) and ends (server, ms). The key's name ends in the holder's
 --          token, and no other client watches the key

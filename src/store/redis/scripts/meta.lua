@@ -8,7 +8,8 @@ local function learn(...)
   for i, field in ipairs({...}) do known[field] = found[i] end
 end
 local no_meta = learn('owner', 'record', 'fence', 'mode', 'slots', 'spent', 'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms',
-  'run', 'success', 'success_fence', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format')
+  'run', 'success', 'success_fence', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format', 'history')
+
 -- The fields of a text with lines "NAME VALUE", each value percent-encoded (lock/fields.h).
 local function fields_in(text)
   local fields, name, value, at = {}, nil, nil, 1
@@ -44,12 +45,28 @@ local function write_meta(...)
   return reply
 end
 
+-- The history with one more run: its row as history_add() of lock/history.c writes it, and as many
+-- of the others as fit. A host that is cut must not end within an escape.
+local function history_with(who, ended, how)
+  local began, history, kept = number(who.since), known.history or '', 0
+  local length = began > 0 and how ~= 'lost' and ended - began or -1
+  local host = string.sub(who.host or '', 1, 64):gsub('%%.?$', '')
+  local row = table.concat({whole(began), length >= 0 and whole(length) or '', how, whole(number(who.ttl)), host}, '\t') .. '\n'
+  for _ = 2, 32 do
+    local stop = history:find('\n', kept + 1, true)
+    if not stop or stop + #row >= 3840 then break end
+    kept = stop
+  end
+  return row .. history:sub(1, kept)
+end
+
 -- Makes the run that has ended the last one in `known`. If several holders share a lock, the run
 -- that began last may end first. Its success counts; the success of an older run then only ends a
 -- row of failures.
 local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
   known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')
+  known.history = history_with(who, ended, how)
   known.runs = plus(known.runs, 1)
   fence = fence or who.fence or known.fence
   if how == 'status 0' then
@@ -65,5 +82,5 @@ end
 local function memory()
   if not known.run then return 'unended', '' end
   return 'unended', '', 'run', known.run, 'success', known.success or '', 'success_fence', known.success_fence or '',
-    'failures', known.failures or '0', 'runs', known.runs or '0'
+    'failures', known.failures or '0', 'runs', known.runs or '0', 'history', known.history or ''
 end

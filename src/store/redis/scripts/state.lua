@@ -58,7 +58,7 @@ end
 -- {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last fence, last
 -- owner, released (wall clock, ms), what is left of a pause (ms), by whom, why, takes, conflicts,
 -- timeouts, losses, waited (ms), held (ms), failures in a row, runs and skips since the success,
--- last run, last success, the first waiters, owners}
+-- last run, last success, history, the first waiters, owners}
 local function state(now)
   local paused = pause_left(now)
   local living, first = list_waiters(now)
@@ -77,7 +77,7 @@ local function state(now)
     local record = holder.record
     if record and not record.released and not shares(record, now) then end_run(record, '0', 'lost') end
   end
-  for _, field in ipairs({known.failures or '', known.runs or '', skips_now(), known.run or '', known.success or '', first}) do
+  for _, field in ipairs({known.failures or '', known.runs or '', skips_now(), known.run or '', known.success or '', known.history or '', first}) do
     answer[#answer + 1] = field
   end
   local owners = {}

@@ -13,7 +13,7 @@
 --     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
 --     how many earlier waiters there are (-1: not known), when the client first came, why waiters
 --     cannot be called, what is left of a pause (ms), by whom, why, slots in force and taken
---     ("": another mode), record of the holder ('': not known)}
+--     ("": another mode), history, record of the holder ('': not known)}
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
@@ -45,7 +45,7 @@ end
 local function note_take(fence, takes, waits, run, ...)
   call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus(takes, 1),
     'waited_ms', plus(waits, waited), 'kept', remember, ...)
-  if remember == '0' and run then try('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
+  if remember == '0' and run then try('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs', 'history') end
   call('PEXPIRE', meta, whole(ttl + kept_ms(remember) + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
@@ -131,7 +131,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   local of_slots = mode_in_force == 'slots'
   return {'held', left, ask, mode_in_force, reserved or '', place, whole(came), uncalled,
     whole(paused), known.paused_by or '', known.pause_why or '', of_slots and known.slots or '',
-    of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who and said(who) or ''}
+    of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', known.history or '', who and said(who) or ''}
 end
 
 -- --- what was before ---
