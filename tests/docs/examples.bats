@@ -273,3 +273,13 @@ unit_line() {
     run systemd-analyze verify --man=no "$T/importer.service" "$T/importer.timer"
     equals "$status: $(grep -F importer. <<<"$output")" '0: '
 }
+
+@test "the units are hardened: systemd-analyze calls their exposure less than 4 of 10" {
+    systemd-analyze security --help 2>/dev/null | grep -q -e --offline || skip 'no systemd-analyze, or before systemd 250'
+    local unit
+    for unit in "$TESTS"/../doc/examples/*.service; do
+        run systemd-analyze security --offline=true --threshold=40 --no-pager "$unit"
+        equals "$status" 0
+        [[ $output == *'Overall exposure level'* ]]
+    done
+}

@@ -234,7 +234,13 @@ S
     [ -s "$T/driver" ] || skip "systemd does not start here"
 }
 
-@test "a real unit of Type=notify: activating while it waits, longer than its timeout; active with the lock" {
+# That of the example, without what would hide this dlock, and with what a file lock needs.
+hardening() {
+    sed -n '/^# Hardening/,/^$/ { /^[A-Z]/p }' "$TESTS/../doc/examples/leader.service" | grep -vE '^(PrivateTmp|ProtectHome)='
+    echo ReadWritePaths=/run
+}
+
+@test "a real unit of Type=notify, hardened as in the example: activating while it waits, longer than its timeout; active with the lock" {
     mkdir "$T/units"
     cat >"$T/units/job.service" <<U
 [Unit]
@@ -245,6 +251,7 @@ TimeoutStartSec=2
 Environment=PATH=$PATH DLOCK_BACKEND=file DLOCK_LOCK_DIR=/run/locks
 ExecStart=$(realpath "$DLOCK") job -- sleep 60
 KillMode=mixed
+$(hardening)
 U
     boot 'dlock -t 60s job -- sh -c "touch /run/held; sleep 4" & holder=$!
 while [ ! -e /run/held ]; do sleep 0.05; done
