@@ -547,3 +547,23 @@ node_has() { node "$1" "${@:3}" | grep -q "$2"; }
     dlock --acquire -r "rediss+cluster://locker:secret@localhost:${ports[1]}" "$name" >/dev/null
     equals "$(dlock --list -r "rediss+cluster://locker:secret@localhost:${ports[2]}" | wc -l)" 2
 }
+
+@test "a static program needs nothing but itself, and CA certificates for TLS: in an empty root, file, Redis and TLS" {
+    [ "${STATIC:-}" = yes ] || skip 'the program is not static'
+    local enter=(chroot "$T/root")
+    [ "$(id -u)" -eq 0 ] || enter=(unshare --map-root-user "${enter[@]}")
+    mkdir -p "$T"/root/{tmp,etc/ssl/certs,run}
+    cp "$DLOCK" "$T/root/dlock"
+    "${enter[@]}" /dlock --help >/dev/null || skip 'no chroot here'
+    alone() { env -u DLOCK_CACERT "${enter[@]}" /dlock "$@"; }
+    start_tls_redis
+    echo '127.0.0.1 localhost' >"$T/root/etc/hosts"
+    ln "$T/redis.sock" "$T/root/redis.sock" # the same socket under another name
+    equals "$(alone --backend=file hello -- /dlock --version)" "$("$DLOCK" --version)"
+    equals "$(alone -r unix:///redis.sock hello -- /dlock --version)" "$("$DLOCK" --version)"
+    fails_with 77 'its certificate is from an unknown issuer' alone -r "$URL" --outage=0 hello -- /dlock --version
+    cp "$CERTS/ca.pem" "$T/root/etc/ssl/certs/ca-certificates.crt"
+    equals "$(alone -r "$URL" hello -- /dlock --version)" "$("$DLOCK" --version)"
+    mv "$T/root/etc/ssl/certs/ca-certificates.crt" "$T/root/own.pem"
+    equals "$(SSL_CERT_FILE=/own.pem alone -r "$URL" hello -- /dlock --version)" "$("$DLOCK" --version)"
+}
