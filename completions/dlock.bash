@@ -1,7 +1,7 @@
 # bash completion for dlock(1). Works with the bash-completion package and
 # without it.
 
-_dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-free --list --ran-within --current --doctor --print-config'
+_dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-free --list --history --ran-within --current --doctor --print-config'
 _dlock_flags='--all --exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
 _dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)

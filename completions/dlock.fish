@@ -34,7 +34,7 @@ function __dlock_read
             switch $word
                 case --
                     set only_words yes
-                case '--command=*' '--attach=*' '--pause=*' '--ran-within=*' --acquire --attach --extend --release --force-release --resume --status --wait-free --list --current --doctor --print-config
+                case '--command=*' '--attach=*' '--pause=*' '--ran-within=*' --acquire --attach --extend --release --force-release --resume --status --wait-free --list --history --current --doctor --print-config
                     set no_command yes
                 case '--*=*'
                     set -a facts (__dlock_fact (string split -m 1 = -- $word))
@@ -172,6 +172,7 @@ complete -c dlock -n __dlock_takes_options -l status -d 'Show who holds the lock
 complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free, without acquiring it'
 complete -c dlock -n __dlock_takes_options -l list -d 'List the held locks'
 complete -c dlock -n __dlock_takes_options -l all -d 'With --list: free locks that are paused or remember a run, too'
+complete -c dlock -n __dlock_takes_options -l history -d 'List the last runs, and how long they took'
 complete -c dlock -n __dlock_takes_options -l ran-within -x -a '(__dlock_durations)' -d 'Whether the last success ended within that time'
 complete -c dlock -n __dlock_takes_options -l current -d 'List the locks that this process runs under'
 complete -c dlock -n __dlock_takes_options -l doctor -d 'Check whether a lock can be trusted here'

@@ -23,6 +23,7 @@ int action_attach(const struct options *options, struct messages *out);
 /* Actions that only look at locks. They take no lock and do not disturb other processes. */
 int action_status(const struct options *options, struct messages *out);
 int action_list(const struct options *options, struct messages *out);
+int action_history(const struct options *options, struct messages *out);
 int action_ran_within(const struct options *options, struct messages *out);
 int action_wait_free(const struct options *options, struct messages *out);
 int action_current(const struct options *options, struct messages *out);

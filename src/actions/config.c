@@ -242,8 +242,9 @@ static void print_help(void)
 {
     puts("Usage: dlock " RUN_FORM "\n"
          "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
-         "       dlock --force-release|--status|--ran-within=|--wait-free [OPTIONS] NAME\n"
+         "       dlock --status|--history|--ran-within=DURATION|--wait-free [OPTIONS] NAME\n"
          "       dlock --pause=DURATION --message=TEXT|--resume [OPTIONS] NAME\n"
+         "       dlock --force-release [OPTIONS] NAME\n"
          "       dlock --extend|--release|--current [OPTIONS]\n"
          "       dlock --list [OPTIONS] [GLOB]\n"
          "       dlock --doctor|--print-config [OPTIONS] [NAME]");

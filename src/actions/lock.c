@@ -3,14 +3,18 @@
 #include "run/outer.h"
 #include "run/retry.h"
 #include "ui/lock_print.h"
+#include "ui/progress.h"
 #include "ui/report.h"
+#include "ui/run_times.h"
 #include "util/clock.h"
 #include "util/fileutils.h"
 #include "util/json.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +120,7 @@ static struct json json_begin_answer(const struct target *target, const char *an
 
 /* --- status -------------------------------------------------------------- */
 
-enum { FREE_STATUS = 1, NOT_WITHIN_STATUS = 1, NOT_FOUND_STATUS = 1 };
+enum { FREE_STATUS = 1, NEVER_RAN_STATUS = 1, NOT_WITHIN_STATUS = 1, NOT_FOUND_STATUS = 1 };
 
 static int show_status(const struct target *target)
 {
@@ -135,6 +139,41 @@ static int show_status(const struct target *target)
 int action_status(const struct options *options, struct messages *out)
 {
     return act(options, out, target_by_name, target_look, show_status);
+}
+
+/* --- history ------------------------------------------------------------- */
+
+static void history_json_print(const struct target *target, const struct history *history)
+{
+    struct json json = json_line_begin(stdout);
+    json_text(&json, "key", target->options->name);
+    json_text(&json, "full_key", target->key);
+    json_text(&json, "backend", target->backend->kind);
+    history_json(&json, history, target->options->ttl);
+    json_line_end(&json);
+}
+
+static NOT_INLINED int show_history(const struct target *target)
+{
+    const struct options *options = target->options;
+    struct history history;
+    char name[LOCK_TEXT_SIZE];
+
+    (void)setlocale(LC_CTYPE, "");
+    history_read(&history, target->state.memory.history);
+    if (options->json)
+        history_json_print(target, &history);
+    else if (options->verbosity >= 0 && history.count == 0)
+        printf("%s: no run is known\n", text_escape(name, sizeof name, options->name));
+    else if (options->verbosity >= 0 &&
+             !history_print(stdout, &history, options->ttl, tty_line_columns(STDOUT_FILENO)))
+        return fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    return flushed(target->out, history.count > 0 ? STATUS_OK : NEVER_RAN_STATUS);
+}
+
+int action_history(const struct options *options, struct messages *out)
+{
+    return act(options, out, target_by_name, target_look, show_history);
 }
 
 /* --- ran-within ---------------------------------------------------------- */

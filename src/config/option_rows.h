@@ -14,7 +14,7 @@ OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_AN
        "do not wait for the lock")
 OPTION(WAIT, "wait", 'w', wait_limit, AT(wait), "infinity", "DURATION", WAITING, ON_ANY,
        "wait at most this long; 0 is the same as -n")
-OPTION(TTL, "ttl", 't', ttl, AT(ttl), "1h", "DURATION", TAKING | BY(EXTEND), ON_ANY,
+OPTION(TTL, "ttl", 't', ttl, AT(ttl), "1h", "DURATION", TAKING | BY(EXTEND) | BY(HISTORY), ON_ANY,
        "how long the lock holds, at most 30d; the command is killed at its end")
 OPTION(CONFLICT_EXIT_CODE, "conflict-exit-code", 'E', status, AT(conflict_status), "75", "N",
        WAITING, ON_ANY, "exit status if another holds the lock")
@@ -47,6 +47,8 @@ ACTION(LIST, "list", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "list the held locks, or those whose name matches GLOB")
 OPTION(ALL, "all", 0, flag, AT(all), NULL, NULL, BY(LIST), ON_RECORDS,
        "with --list: free locks that are paused or remember a run, too")
+ACTION(HISTORY, "history", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
+       "list the last runs, how long they took, and whether --ttl is enough; 1: none is known")
 ACTION(RAN_WITHIN, "ran-within", 0, duration, AT(ran_within), "DURATION", NAME_NEEDED, true,
        "exit status 0: the last success ended within that time; 1: it did not, or none is known")
 ACTION(CURRENT, "current", 0, NULL, NOWHERE, NULL, NAME_REFUSED, false,

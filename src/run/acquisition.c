@@ -331,7 +331,8 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     estimate_format(&estimate, &holder->typical, holder->ahead, usual);
     snprintf(text, size, "%s%s%s%s%s%s%s%s",
              holder_refusal_format(holder, slots, holder_life_held(holder), who), since, until,
-             left, usual[0] != '\0' ? "; " : "", usual, known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
+             left, usual[0] != '\0' ? "; " : "", usual,
+             known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
     return text;
 }
 

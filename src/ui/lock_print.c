@@ -436,7 +436,7 @@ bool list_table_add(struct table *table, const char *name, const struct lock_sta
                     bool usual)
 {
     char text[4 * LOCK_KEY_SIZE], holder[LOCK_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "-",
-                                  took[DURATION_TEXT_SIZE] = "-", slots[32];
+                                                          took[DURATION_TEXT_SIZE] = "-", slots[32];
     const char *mode = lock_mode_name(state->mode);
     struct typical typical;
 

@@ -15,10 +15,11 @@ static const char *about(int64_t ms, char text[DURATION_TEXT_SIZE])
 char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE])
 {
     bool utf8 = mbwidth_of("\u2588") == 1;
+    columns = columns < BAR_MOST ? columns : BAR_MOST;
     int filled = part < whole ? (int)((double)part / (double)whole * columns + 0.5) : columns;
 
     text[0] = '\0';
-    for (int i = 0; i < columns && i < BAR_MOST; i++)
+    for (int i = 0; i < columns; i++)
         if (i < filled)
             strcat(text, utf8 ? "\u2588" : "#");
         else
@@ -98,7 +99,7 @@ static int64_t span_ms(const struct history *history)
         first = began < first ? began : first;
         last = began > last ? began : last;
     }
-    return last - first;
+    return history->count > 0 ? last - first : 0;
 }
 
 static int successes(const struct history *history)

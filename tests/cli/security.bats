@@ -292,7 +292,7 @@ P
     LOGNAME=$name dlock --acquire -t 60s --message="$name" "$name" >/dev/null
     for locale in LC_ALL=C LANG=de_DE.ISO-8859-1; do
         for arguments in "-n -v $name true" "-w 100ms -vv $name true" "--status -v $name" --list "--doctor $name" "--print-config --message=$name $name" \
-            "--ran-within=1h $name"; do
+            "--ran-within=1h $name" "--history $name"; do
             # shellcheck disable=SC2086
             run env -u LC_ALL "$locale" "$DLOCK" $arguments
             [[ $output == *'Stra\xC3\x9Fe'* ]]

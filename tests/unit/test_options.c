@@ -20,6 +20,7 @@ static const char *const actions[] = {
     [ACTION_WAIT_FREE] = "wait-free",
     [ACTION_LIST] = "list",
     [ACTION_CURRENT] = "current",
+    [ACTION_HISTORY] = "history",
     [ACTION_RAN_WITHIN] = "ran-within",
     [ACTION_DOCTOR] = "doctor",
     [ACTION_PRINT_CONFIG] = "print-config",

@@ -176,6 +176,7 @@ TEST(bars_show_a_share)
     use_locale("C.UTF-8");
     row_text("UTF-8", bar_format(4, 1, 2, text), "██░░");
     row_int("most", mbwidth_of(bar_format(1000, 1, 2, text)), BAR_MOST);
+    row_true("half of most", strstr(bar_format(1000, 1, 2, text), "█░") == text + 29 * strlen("█"));
 }
 
 /* Of runs of 12 minutes, of which a tenth takes more than 20. */

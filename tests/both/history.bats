@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# How long runs take: --history, estimates for waiters, advice on the TTL.
+load backend
+
+# query EXPRESSION: of the JSON object `s` on stdin.
+query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+
+# history NAME EXPRESSION: of --history --json.
+history_of() { (dlock --history --json "$1" || true) | query "$2"; }
+
+# runs COUNT NAME COMMAND...: that often, one after the other.
+runs() {
+    local i
+    for ((i = 0; i < $1; i++)); do dlock "${@:2}"; done
+}
+
+@test "--history: of a name that never ran, no run is known, and the exit status is 1" {
+    fails_with 1 '' dlock -q --history job
+    run dlock --history job
+    equals "$status $output" '1 job: no run is known'
+    run dlock --history --json job
+    equals "$status" 1
+    equals "$(query '(s["key"], s["full_key"], s["runs"], s["succeeded"], s["typical"], s["half_between"], s["longest"], s["longest_left"], s["enough"])' <<<"$output")" \
+        "('job', 'dlock:job', [], 0, None, [], None, None, None)"
+    fails_with 64 '--history' dlock --lock-file="$T/exact" --history job
+}
+
+@test "--history: the run that ended last comes first, with start, host, end, length and TTL" {
+    dlock -t 1h job true
+    fails_with 7 '' dlock -t 30m job sh -c 'exit 7'
+    fails_with 143 '' dlock job sh -c 'kill $$'
+    fails_with 124 '' dlock -t 300ms job sleep 60
+    dlock --release --owner="$(dlock --acquire job)" job
+    equals "$(history_of job '[(r["outcome"], r["status"], r["signal"], r["ttl"]) for r in s["runs"]]')" \
+        "[('not known', None, None, 3600.0), ('stopped', None, None, 0.3), ('signal', None, 15, 3600.0), ('exited', 7, None, 1800.0), ('exited', 0, None, 3600.0)]"
+    equals "$(history_of job '{r["host"] for r in s["runs"]} == {"'"$(hostname)"'"} and all(0 <= r["duration"] < 60 for r in s["runs"]) and sorted((r["began_at"] for r in s["runs"]), reverse=True) == [r["began_at"] for r in s["runs"]]')" True
+    run dlock --history job
+    [[ ${lines[0]} =~ ^'START '\ +'HOST '\ +'END '\ +'LENGTH  OF ITS TTL'$ ]]
+    [[ ${lines[2]} =~ ^today\ [0-9:]{8}\ +"$(hostname | cut -c1-8)".*\ stopped\ .*s\ + ]]
+    [[ ${lines[4]} == *' status 7 '* && ${lines[5]} == *' status 0 '* ]]
+    [[ ${lines[6]} =~ ^'5 runs in '[0-9a-z.]+', 1 succeeded; usually '.*', longest '.*'; with --ttl=1h the longest left 59m'$ ]]
+    [[ ${lines[7]} == 'the longest of the last 5 runs took '*'; a TTL of 10s would have been enough' ]]
+
+}
+
+@test "--history: a lost run has no length" {
+    hold_lock job -t 1s
+    kill -KILL "$HOLDER" "$(cat "$T/held")"
+    wait_until 20 is_free job
+    dlock job true
+    equals "$(history_of job '[(r["outcome"], r["duration"] is None) for r in s["runs"]]')" "[('exited', False), ('lost', True)]"
+}
+is_free() { ! dlock --status -q "$1"; }
+
+# bats test_tags=slow
+@test "--history: the last 32 runs, and no more" {
+    local i
+    for i in {1..35}; do dlock job sh -c "exit $i" || true; done
+    equals "$(history_of job '[r["status"] for r in s["runs"]] == list(range(35, 3, -1))')" True
+    run dlock --history job
+    equals "${#lines[@]}" 35
+    [[ ${lines[33]} =~ ^'32 runs in '[0-9a-z.]+', 0 succeeded, longest ' ]]
+}
+
+@test "--history: shared holders and slots count, what did not run does not, and --remember=0 removes it all" {
+    dlock -s job true
+    dlock --slots=2 job true
+    hold_lock job -t 60s
+    fails_with 75 '' dlock -n job true
+    fails_with 75 '' dlock -w 0.1 job true
+    end_hold
+    wait "$HOLDER"
+    fails_with 75 '' dlock --once-per=1h job true
+    equals "$(history_of job '(len(s["runs"]), s["succeeded"])')" '(3, 3)'
+    dlock --remember=0 job true
+    fails_with 1 'no run is known' dlock --history job
+}
+
+@test "--history: at 40, 80 and 200 columns each line of a run fits, in ASCII and in UTF-8" {
+    runs 2 job -t 1s sleep 0.3
+    fails_with 124 '' dlock -t 1s job sleep 60
+    PYTHONPATH=$TESTS/helpers timeout 60 python3 - <<'P'
+from terminal import Terminal, columns_of
+for locale, bars in (("C", "#."), ("C.UTF-8", "\u2588\u2591")):
+    for columns in (40, 80, 200):
+        t = Terminal(["dlock", "--history", "job"], columns, LC_ALL=locale)
+        assert t.end() == 0
+        rows = t.text.replace("\r", "").split("\n")[:4]
+        assert rows[0].startswith("START ") and " stopped " in rows[1], rows
+        assert all(columns_of(row) <= columns and row == row.rstrip() for row in rows), (columns, rows)
+        assert [bars in row for row in rows] == [False] + 3 * [columns > 40] or columns == 40, rows
+        assert locale != "C" or t.text.isascii()
+P
+}
+
+# successes COUNT NAME SECONDS: that many runs at once, which share the lock.
+successes() {
+    local i
+    for ((i = 0; i < $1; i++)); do dlock -s "$2" sleep "$3" 3>&- 4>&- & done
+    wait
+}
+
+@test "an estimate: --status and a wait that ran out say what is usual, from five successes on" {
+    successes 4 job 3
+    hold_lock job -t 60s
+    [[ $(dlock --status job) != *usually* ]]
+    equals "$(dlock --status --json job | query '(s["typical"]["runs"], s["expected_end"], s["expected_wait"])')" '(4, None, None)'
+    end_hold
+    wait "$HOLDER"
+
+    dlock job sleep 3
+    dlock --remember=100d job false || true # a failure is not usual
+    hold_lock job -t 60s
+    run dlock --status job
+    [[ ${lines[1]} =~ ', lease ends in '[0-9]+'s; usually 3'[.0-9]*'s, about '[0-9.ms]+' left'$ ]]
+    dlock --status --json job >"$T/json"
+    equals "$(query '(s["typical"]["runs"], 0 < s["typical"]["median"] <= s["typical"]["p90"] <= s["typical"]["longest"], s["holders"][0]["expected_end"] == s["expected_end"] > s["acquired_at"], 0 <= s["expected_wait"] <= s["typical"]["longest"])' <"$T/json")" \
+        '(6, True, True, True)'
+    fails_with 75 'lease ends in [0-9.]*s; usually 3[.0-9]*s, about [0-9.ms]* left; not taken after' dlock -w 0.1 job true
+    [[ $(dlock --list -v) == *'  USUALLY  '*$'\n'*'  3'*s* ]]
+    wait_until 20 is_longer job
+    fails_with 75 '; longer than usual \(usually [.0-9]*s\); not taken after' dlock -w 0.1 job true
+    fails_with 75 '; longer than usual \(usually [.0-9]*s\); not free after' dlock --wait-free -w 0.1 job
+    equals "$(dlock --status --json job | query '(s["expected_end"], s["expected_wait"])')" '(None, None)'
+    end_hold
+    wait "$HOLDER"
+}
+is_longer() { [[ $(dlock --status "$1") == *'; longer than usual (usually '* ]]; }
+
+@test "an estimate: the line of a wait shows a bar, what is left, and how long until one's turn" {
+    needs_start_time
+    successes 5 job 4
+    hold_lock job -t 60s
+    dlock job true 3>&- 4>&- &
+    wait_until 10 sees_waiters 1 job
+    [[ $(dlock --status --json job | query 's["expected_wait"] > s["typical"]["median"]') == True ]]
+    PYTHONPATH=$TESTS/helpers timeout 60 python3 - <<'P'
+import os, re
+from terminal import Terminal
+for locale, bar in (("C", "[#.]{10}"), ("C.UTF-8", "[\u2588\u2591]{10}")):
+    t = Terminal(["dlock", "-w", "60", "job", "true"], 200, LC_ALL=locale)
+    t.until_draws(1)
+    assert re.match(rf"waiting( \ds)? for job: {bar} (usually 4[.\d]*s, about [.\d]*m?s left, about [.\d]*s until your turn|longer than usual \(usually 4[.\d]*s\)); held by ", t.last()), t.last()
+    t.type(b"\x03")
+    assert t.end() == -2
+P
+    CI=true fails_with 75 'dlock: job: waiting 1s: (longer than usual|usually).*; held by ' dlock -w 1.5 job true
+    end_hold
+    wait
+}
+
+sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1" ]]; }
