@@ -4,6 +4,7 @@
 #include "lock/lock_name.h"
 #include "process/signals.h"
 #include "ui/report.h"
+#include "ui/run_times.h"
 #include "ui/wait_text.h"
 #include "util/thread.h"
 
@@ -118,8 +119,34 @@ static void check_choice(const struct options *options, const struct backend *ba
                       config_places(&options->settings, OPT_REDIS, places));
 }
 
+/* Compares the TTL with the lock's past runs. */
+static void check_ttl(const struct options *options, const struct lock_state *state,
+                      struct findings *findings)
+{
+    static const char found[] = "%s; %s";
+    struct history history;
+    char ttl[DURATION_TEXT_SIZE], advice[RUN_TIMES_SIZE];
+
+    history_read(&history, state->memory.history);
+    if (*ttl_advice_format(&history, advice) == '\0')
+        return;
+    struct past_run longest = *history_longest(&history);
+    longest.ttl_ms = options->ttl.ns / NS_PER_MS;
+    duration_format(options->ttl, ttl, sizeof ttl);
+    findings->check = "ttl";
+    if (past_run_is_tight(&longest))
+        findings_warn(findings, "a longer --ttl: at its end the command is killed", found, ttl,
+                      advice);
+    else if (longest.length_ms < longest.ttl_ms / 10 &&
+             history_ttl(longest.length_ms).ns < options->ttl.ns)
+        findings_note(findings, "a shorter --ttl: a dead host keeps the lock until its end", found,
+                      ttl, advice);
+    else
+        findings_good(findings, found, ttl, advice);
+}
+
 /* Reports a pause, but not whether the lock is held, which changes all the time. */
-static NOT_INLINED void check_pause(struct doctor *doctor, struct backend *backend)
+static NOT_INLINED void check_lock(struct doctor *doctor, struct backend *backend)
 {
     const struct options *options = doctor->options;
     char key[LOCK_KEY_SIZE], text[HOLDER_TEXT_SIZE];
@@ -132,6 +159,7 @@ static NOT_INLINED void check_pause(struct doctor *doctor, struct backend *backe
     if (state.pause.left.ns > 0)
         findings_warn(&doctor->findings, "dlock --resume NAME", "%s",
                       pause_format(&state.pause, text));
+    check_ttl(options, &state, &doctor->findings);
     lock_state_free(&state);
 }
 
@@ -158,7 +186,7 @@ static void examine(struct doctor *doctor)
     if (!open_store(doctor, &backend, "store"))
         return;
     check_choice(doctor->options, backend, findings);
-    check_pause(doctor, backend);
+    check_lock(doctor, backend);
 
     /* The waiter stands for another process elsewhere, so it has a backend of its own. */
     if (doctor_examine(backend, &doctor->request, findings, doctor->bound) &&

@@ -4,8 +4,10 @@
 #include "run/supervise.h"
 #include "run/watch.h"
 #include "ui/report.h"
+#include "ui/run_times.h"
 #include "util/clock.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -109,6 +111,41 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
     return end;
 }
 
+/* Says once which TTL would have been enough, if the run used more than 80 % of its own. The history
+ * says whether that was said: if an earlier run of the last 36 hours used as much, dlock is silent,
+ * so that cron does not mail this every night. */
+static NOT_INLINED void advise_ttl(struct run *run)
+{
+    static const int64_t silent_ms = INT64_C(36) * 60 * 60 * 1000;
+    struct acquisition *lock = &run->lock;
+    const struct lease *lease = &lock->lease;
+    struct bound bound = {deadline_after(DURATION_S(1)), lock->signals.fd};
+    const struct past_run this = {.length_ms = lease->end.ended_ms - lease->began_ms,
+                                  .ttl_ms = lease->ttl.ns / NS_PER_MS};
+    bool extended = deadline_gap(lease->taken, lease->deadline).ns > lease->ttl.ns;
+    struct lock_state state;
+    struct history history;
+    struct errmsg ignored = {""};
+    char advice[RUN_TIMES_SIZE], ttl[DURATION_TEXT_SIZE];
+
+    if (extended || !past_run_is_tight(&this) || run->out->verbosity < 0 ||
+        lock->backend->look(lock->backend, lock->key, &state, bound, &ignored) != LOCK_OK)
+        return;
+    history_read(&history, state.memory.history);
+    lock_state_free(&state);
+
+    for (size_t i = 0; i < history.count; i++) {
+        const struct past_run *past = &history.runs[i];
+        int64_t ago_ms = lease->end.ended_ms - past->began_ms - past->length_ms;
+        if (past_run_is_tight(past) && ago_ms > 0 && ago_ms < silent_ms)
+            return;
+    }
+    if (*ttl_advice_format(&history, advice) != '\0')
+        say_notice(run->out, "the run used %d %% of its TTL of %s; %s",
+                   (int)(this.length_ms * 100 / this.ttl_ms),
+                   duration_format(lease->ttl, ttl, sizeof ttl), advice);
+}
+
 /* The release (compare-and-delete) is the last look at the lock. If the lock is not ours by then,
  * and its lease has not just ended, the lock was lost before the command ended, or at least
  * dlock cannot rule that out. */
@@ -135,6 +172,8 @@ static int finish(struct run *run, struct outcome *outcome)
         acquisition_say_released(&run->lock, result, &why);
     }
     run->report.lost = outcome->lease_over;
+    if (ran && (result == LOCK_OK || lock_is_past(result)))
+        advise_ttl(run);
 
     if (!outcome->started && outcome->signalled != 0) {
         run->lock.ended_by = outcome->signalled;
