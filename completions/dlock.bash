@@ -101,7 +101,7 @@ _dlock_note() {
     fi
 }
 
-# Prints the names of the locks that are held, one a line. What is on the line
+# Prints the names of the locks that are held or remember a run, one a line. What is on the line
 # goes by the environment, which others cannot read: there may be a password in
 # it. Of the JSON only names are taken that dlock takes: an escape other than of
 # a quotation mark or a backslash stands for a control character, or for what is
@@ -112,12 +112,12 @@ _dlock_held() {
         # That no Redis is configured is said to whoever reads it.
         export DLOCK_ON_DEGRADED=proceed "${place[@]}"
         [[ -z $servers ]] || export DLOCK_REDIS=$servers
-        timeout -s KILL 1 "$program" --list --json </dev/null
+        timeout -s KILL 0.2 "$program" --list --all --json </dev/null
     ) 2>/dev/null | LC_ALL=C command sed -nE 's/^\{"key":"(([^"\\]|\\["\\])*)",.*/\1/p' 2>/dev/null |
         LC_ALL=C command sed -E -e "/$reorders/d" -e '/^[0-9a-f]{64}$/d' -e 's/\\(["\\])/\1/g' 2>/dev/null
 }
 
-# Completes the word $1 as the name of a lock that is held.
+# Completes the word $1 as the name of such a lock.
 _dlock_name() {
     local -a names=()
     local name

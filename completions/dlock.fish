@@ -93,7 +93,7 @@ function __dlock_fact
     end
 end
 
-# Prints the names of the locks that are held, one a line. What is on the line
+# Prints the names of the locks that are held or remember a run, one a line. What is on the line
 # goes by the environment, which others cannot read: there may be a password in
 # it. Of the JSON only names are taken that dlock takes: an escape other than of
 # a quotation mark or a backslash stands for a control character, or for what is
@@ -118,7 +118,7 @@ function __dlock_names
     contains -- only_words $facts; or set unwanted '^-'
     contains -- is_pattern $facts; and set unwanted "$unwanted|[][\\\\]"
     set -l program (commandline -opc)[1]
-    timeout -s KILL 1 $program --list --json </dev/null 2>/dev/null |
+    timeout -s KILL 0.2 $program --list --all --json </dev/null 2>/dev/null |
         LC_ALL=C command sed -nE 's/^\{"key":"(([^"\\\\]|\\\\["\\\\])*)",.*/\1/p' 2>/dev/null |
         LC_ALL=C command sed -E -e "/$reorders/d" -e '/^[0-9a-f]{64}$/d' -e 's/\\\\(["\\\\])/\1/g' 2>/dev/null |
         string match -vr -- $unwanted
