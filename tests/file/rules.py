@@ -127,7 +127,7 @@ def take_row(row):
     if row.answer[0] == "taken":
         yield words == ["taken", str(row.answer[3])]
         return
-    left, reserved, slots, slots_taken, pause, holder = row.answer[1], row.answer[4], row.answer[11], row.answer[12], row.answer[8], row.answer[13]
+    left, reserved, slots, slots_taken, pause, holder = row.answer[1], row.answer[4], row.answer[11], row.answer[12], row.answer[8], row.answer[-1]
     free = words[0] == "reserved"
     if reserved or (free and row.before.get("lock") == ROUND):  # one more might join
         yield free

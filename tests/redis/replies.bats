@@ -12,8 +12,8 @@ bulk() { printf '$%s\\r\\n%s\\r\\n' "${#1}" "$1"; }
 
 # An answer of 14 elements to a take, as take.lua gives it; $1 stands for the first number.
 held() {
-    printf '*14\\r\\n%s%s%s' "$(bulk held)" "$1" "$(repeat ':1\\r\\n' 2)"
-    repeat '$0\\r\\n\\r\\n' 10
+    printf '*15\\r\\n%s%s%s' "$(bulk held)" "$1" "$(repeat ':1\\r\\n' 2)"
+    repeat '$0\\r\\n\\r\\n' 11
 }
 
 # Each is what is said to a call, "+OK" to CLIENT SETNAME first where that lets
