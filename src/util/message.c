@@ -38,12 +38,80 @@ bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name
     return true;
 }
 
+/* Reads "vsock:CID:PORT", perhaps with a type as in "vsock-stream:". Returns the type, SOCK_DGRAM if
+ * there is none; 0: the name is something else. */
+static int vsock_address(struct notify *notify, const char *name)
+{
+    static const struct {
+        const char *prefix;
+        int type;
+    } kinds[] = {{"vsock:", SOCK_DGRAM},
+                 {"vsock-dgram:", SOCK_DGRAM},
+                 {"vsock-seqpacket:", SOCK_SEQPACKET},
+                 {"vsock-stream:", SOCK_STREAM}};
+    unsigned cid, port;
+    char rest;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t length = strlen(kinds[i].prefix);
+        if (strncmp(name, kinds[i].prefix, length) != 0 ||
+            sscanf(name + length, "%u:%u%c", &cid, &port, &rest) != 2)
+            continue;
+        notify->to.vm =
+            (struct sockaddr_vm){.svm_family = AF_VSOCK, .svm_cid = cid, .svm_port = port};
+        notify->size = sizeof notify->to.vm;
+        return kinds[i].type;
+    }
+    return 0;
+}
+
+static bool open_socket(struct notify *notify, int type)
+{
+    notify->type = type;
+    notify->fd = socket(notify->to.any.sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return notify->fd >= 0;
+}
+
+/* As in sd_notify(3): if no type is named, those are passed over of which the hypervisor has none. */
+static void open_vsock(struct notify *notify, const char *name)
+{
+    int type = vsock_address(notify, name);
+    bool may_differ = strncmp(name, "vsock:", strlen("vsock:")) == 0;
+
+    const int types[] = {type, SOCK_SEQPACKET, SOCK_STREAM};
+    size_t count = type == 0 ? 0 : may_differ ? 3 : 1;
+
+    for (size_t i = 0; i < count && !open_socket(notify, types[i]); i++)
+        continue;
+}
+
 void sd_notify_open(struct notify *notify)
 {
     const char *name = getenv("NOTIFY_SOCKET");
     *notify = (struct notify){.fd = -1};
-    if (name != NULL && sd_notify_address(&notify->to, &notify->size, name))
-        notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (name != NULL && sd_notify_address(&notify->to.un, &notify->size, name))
+        (void)open_socket(notify, SOCK_DGRAM);
+    else if (name != NULL)
+        open_vsock(notify, name);
+}
+
+/* The manager is on the same machine, so it answers at once, or dlock drops the message. */
+static bool connect_anew(struct notify *notify)
+{
+    enum { ANSWER_MS = 100 };
+    int error = 0;
+    socklen_t size = sizeof error;
+
+    if (!open_socket(notify, notify->type))
+        return false;
+    if (connect(notify->fd, &notify->to.any, notify->size) == 0)
+        return true;
+    struct pollfd answer = {.fd = notify->fd, .events = POLLOUT};
+    if (errno == EINPROGRESS && poll(&answer, 1, ANSWER_MS) == 1 &&
+        getsockopt(notify->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0)
+        return true;
+    fd_close(&notify->fd);
+    return false;
 }
 
 static void send_all(const struct notify *notify, const char *text, size_t length, const int *fds,
@@ -53,12 +121,18 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
         struct cmsghdr header;
         char bytes[CMSG_SPACE(FDS_MOST * sizeof(int))];
     } control = {0};
-    struct sockaddr_un to = notify->to;
+    struct notify to = *notify;
     struct iovec part = {(void *)(uintptr_t)text, length}; /* sendmsg(2) does not change the text */
     struct msghdr message = {
-        .msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
+        .msg_name = &to.to, .msg_namelen = to.size, .msg_iov = &part, .msg_iovlen = 1};
 
-    if (fd_count > 0) {
+    if (to.type != SOCK_DGRAM) {
+        message.msg_name = NULL;
+        message.msg_namelen = 0;
+        if (!connect_anew(&to))
+            return;
+    }
+    if (fd_count > 0 && to.to.any.sa_family == AF_UNIX) {
         message.msg_control = control.bytes;
         message.msg_controllen = (socklen_t)CMSG_SPACE(fd_count * sizeof(int));
         struct cmsghdr *header = &control.header; /* the only header */
@@ -68,8 +142,10 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
         memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
     }
 
-    while (sendmsg(notify->fd, &message, MSG_NOSIGNAL) < 0 && errno == EINTR)
+    while (sendmsg(to.fd, &message, MSG_NOSIGNAL) < 0 && errno == EINTR)
         continue;
+    if (to.type != SOCK_DGRAM)
+        fd_close(&to.fd); /* this ends the message */
 }
 
 void sd_notify_send(const struct notify *notify, const char *format, ...)

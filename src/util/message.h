@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+/* after sys/socket.h */
+#include <linux/vm_sockets.h>
 
 /* --- the service manager --------------------------------------------------
  *
@@ -16,8 +18,13 @@
  * used without libsystemd. */
 
 struct notify {
-    int fd; /* -1: there is no service manager */
-    struct sockaddr_un to;
+    int fd;   /* -1: there is no service manager */
+    int type; /* SOCK_DGRAM; otherwise each message has a connection of its own */
+    union {
+        struct sockaddr any;
+        struct sockaddr_un un;
+        struct sockaddr_vm vm; /* of a manager outside of this virtual machine */
+    } to;
     socklen_t size;
 };
 

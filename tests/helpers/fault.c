@@ -23,10 +23,13 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+/* after sys/socket.h */
+#include <linux/vm_sockets.h>
 
 typedef int start(void *data);
 typedef int clone_function(start *run, void *stack, int flags, void *data, ...);
@@ -545,6 +548,31 @@ int openat64(int dir, const char *path, int flags, ...)
         (test == NULL || strncmp(path, test, strlen(test)) != 0))
         path = there;
     return real(dir, path, flags, mode);
+}
+#elif defined FAULT_vsock
+/* A hypervisor has $VSOCK_TYPE alone, and the port is the path $T/vsock. */
+int socket(int family, int type, int protocol)
+{
+    int (*real)(int, int, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "socket");
+    enum { FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK };
+    if (family == AF_VSOCK && (type & ~FLAGS) != atoi(getenv("VSOCK_TYPE")))
+        return errno = ENODEV, -1;
+    return real(family == AF_VSOCK ? AF_UNIX : family, type, protocol);
+}
+
+int connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+    int (*real)(int, const struct sockaddr *, socklen_t);
+    *(void **)&real = dlsym(RTLD_NEXT, "connect");
+    struct sockaddr_vm vm;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    if (to->sa_family != AF_VSOCK)
+        return real(fd, to, size);
+    memcpy(&vm, to, sizeof vm);
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/vsock.%u.%u", getenv("T"), vm.svm_cid,
+             vm.svm_port);
+    return real(fd, (const struct sockaddr *)&at, sizeof at);
 }
 #elif defined FAULT_same_start
 /* All processes have started in the same tick of the clock. With $FAULT_NO_SPACE, processes cannot

@@ -81,6 +81,39 @@ P
     not told MAINPID
 }
 
+@test "a service manager outside of the virtual machine is told over vsock, with the type that the hypervisor has" {
+    local type name
+    cat >"$T/manager.py" <<'P'
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, int(sys.argv[1]))
+s.bind(os.environ["T"] + "/vsock.2.99")
+s.listen(9)
+open(os.environ["T"] + "/ready", "w").close()
+while True:
+    one, text = s.accept()[0], b""
+    while part := one.recv(8192): text += part
+    print(text.decode().replace("\n", "|"), flush=True)
+P
+    for type in 1 5; do # SOCK_STREAM, SOCK_SEQPACKET
+        rm -f "$T/vsock.2.99" "$T/ready"
+        python3 "$T/manager.py" $type >"$T/told" 2>&1 3>&- 4>&- &
+        echo $! >"$T/manager.pid"
+        wait_until 10 test -e "$T/ready"
+        for name in vsock:2:99 "vsock-$([ $type = 1 ] && echo stream || echo seqpacket):2:99"; do
+            : >"$T/told"
+            NOTIFY_SOCKET=$name VSOCK_TYPE=$type LD_PRELOAD=$HELPERS/fault_vsock.so dlock job true
+            wait_until 10 told '^READY=1$'
+            told '^STATUS=holding the lock job until .*, running true$'
+        done
+        for name in vsock:2 vsock:2:98 vsock:x:99 vsock-dgram:2:99 vsock:2:99x; do
+            : >"$T/told"
+            equals "$(NOTIFY_SOCKET=$name VSOCK_TYPE=$type LD_PRELOAD=$HELPERS/fault_vsock.so dlock job -- echo ran)" ran
+            [ ! -s "$T/told" ]
+        done
+        kill "$(cat "$T/manager.pid")"
+    done
+}
+
 @test "a service that could not be started is not called ready" {
     manager
     fails_with 127 '' dlock job "$T/nosuch"
