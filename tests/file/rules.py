@@ -31,6 +31,8 @@ OTHERWISE = {
     "it has another fence on this server of a quorum",
     # Of a lock that is paused no holder is named whom the request could join.
     "paused: nobody joins", "paused for longer than its lease",
+    # The record of a file is read as a whole, or not at all.
+    "its TTL cannot be read",
     # An exclusive holder in a file always has the highest fence.
     "it alone had the lock: its run is the last success, whatever the fences",
 }
@@ -159,16 +161,18 @@ def release_row(row):
     want(isinstance(record, dict))
     own_fence = int(record.get("fence", before.get("meta fence", 0)))
     lines = ["last " + before.get("meta run", ""), "success " + before.get("meta success", ""),
+             "history " + before.get("meta history", "").replace("\n", "|"),
              "counts %s %s %s" % (before.get("meta failures", 0), before.get("meta runs", 0), before.get("meta success_fence", 0))]
-    answer = yield [*lines, "release %d %d %d %s" % (own_fence, began or int(record["since"]), ended_ms or int(record["since"]), result)]
+    answer = yield [*lines, "release %d %d %d %s %s" % (
+        own_fence, began or int(record["since"]), ended_ms or int(record["since"]), record.get("ttl", 0), result)]
     after = {**before, **row.changes}
     if row.changes.get("meta success") == row.before.get("meta success"):
         after["meta success"] = before.get("meta success", "")
     yield answer == ["%s %s" % (after.get("meta failures", 0), after.get("meta runs", 0)), "last " + after["meta run"],
-                     "success " + after.get("meta success", "")]
+                     "success " + after.get("meta success", ""), "history " + after["meta history"].replace("\n", "|")]
 
 
-KINDS = {"take": (take_row, 1), "check": (check_row, 1), "release": (release_row, 3)}
+KINDS = {"take": (take_row, 1), "check": (check_row, 1), "release": (release_row, 4)}
 
 
 def main():

@@ -7,14 +7,16 @@
  *   ended TOKEN TAKE, forced TOKEN TAKE BY                     what the memory knows of leases that are gone
  *   waiter MODE SLOTS SINCE                                    before the request; SINCE: of its turn (ms), -1: none
  *   last ROW, success ROW, counts FAILURES RUNS FENCE          what is remembered of runs
+ *   history ROW|ROW|
  *   take TOKEN MODE SLOTS   -> taken SLOT, reserved, held TAKE LEFT SLOTS TAKEN PAUSE
  *   check TOKEN TAKE        -> ours LEFT MODE SLOTS SLOT, released, other BY, gone BY
- *   release FENCE BEGAN ENDED HOW   -> FAILURES RUNS, the last run and the last success
+ *   release FENCE BEGAN ENDED TTL HOW   -> FAILURES RUNS, the last run, the last success and the history
  */
 #include "store/file/file_int.h"
 
 #include "lock/fields.h"
 #include "lock/format.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -146,20 +148,30 @@ static void print_run(const char *name, const struct run_record *run)
     printf("%s %s\n", name, row);
 }
 
+/* The text with another character in place of `from`. */
+static char *translated(char *text, char from, char to)
+{
+    for (char *at = text; (at = strchr(at, from)) != NULL;)
+        *at = to;
+    return text;
+}
+
 static void release(char *word[])
 {
     struct run_end end = {RUN_NONE, 0, 0};
     struct record record = {
         .fence = number(word[1]),
+        .ttl = DURATION_MS(number(word[4])),
         .holder = {
             .since_wall_ms = number(word[2]), .pid = 7, .host = "h", .user = "u", .command = "c"}};
-    if (!run_end_read(&end, word[4]))
+    if (!run_end_read(&end, word[5]))
         abort();
     end.ended_ms = number(word[3]);
     runs_take_in(&runs, &record, &end);
     printf("%" PRId64 " %" PRId64 "\n", runs.failures, runs.runs);
     print_run("last", &runs.last);
     print_run("success", &runs.success);
+    printf("history %s\n", translated(runs.history, '\n', '|'));
 }
 
 /* `rest` is the line after its first word. */
@@ -190,6 +202,8 @@ static void obey(char *word[], const char *rest)
         (void)fields_read_row(&run_fields, &runs.last, rest);
     else if (strcmp(word[0], "success") == 0)
         (void)fields_read_row(&run_fields, &runs.success, rest);
+    else if (strcmp(word[0], "history") == 0)
+        translated(text_copy(runs.history, sizeof runs.history, rest), '|', '\n');
     else if (strcmp(word[0], "counts") == 0) {
         runs.failures = number(word[1]);
         runs.runs = number(word[2]);
@@ -218,8 +232,8 @@ int main(void)
         for (char *at = line; found < WORDS_MOST && (word[found] = strsep(&at, " ")) != NULL;)
             found++;
         /* HOW contains a space. */
-        if (strcmp(word[0], "release") == 0 && found > 4)
-            word[4] = strstr(rest, word[4]);
+        if (strcmp(word[0], "release") == 0 && found > 5)
+            word[5] = strstr(rest, word[5]);
         obey(word, strchr(rest, ' ') != NULL ? strchr(rest, ' ') + 1 : "");
         free(rest);
     }
