@@ -34,6 +34,8 @@ from redis_client import RedisClient
 NEAR, STEP_ROOM = 0.03, 0.2
 # How exactly what is left of a lease is told, over so long a time.
 TOLD_EXACTLY = 0.05
+# Of dlock: src/lock/run_memory.h.
+HISTORY_MOST = 32
 # Of a lease that --extend tells of, this much is the drift margin (src/lock/lease.c).
 DRIFT_MOST = 1.01
 # How long something may take that is to happen at once, on a busy machine.
@@ -176,9 +178,12 @@ class Memory:
         self.succeeded = False
         self.failures = self.runs = self.skipped = self.success_fence = 0
         self.muddled = False                  # a sharer was lost: when that is recorded is for the store to say
+        self.past = []                        # the last runs like `last`, newest first; None: as the next look tells
+        self.seen_past = []                   # as --history last told them
 
     def add(self, outcome, number=None, fence=0):
         self.last = (outcome, number if outcome == "exited" else None, number if outcome == "signal" else None)
+        self.past = self.past if self.past is None else [self.last] + self.past[:HISTORY_MOST - 1]
         self.runs += 1
         if self.last == ("exited", 0, None):
             self.succeeded = True
@@ -196,6 +201,7 @@ class Memory:
     def learn(self, told):
         self.runs, self.skipped, self.failures = told["runs_since"], told["skipped_since"], told["failures_in_a_row"]
         self.last = told["last_run"]
+        self.past = None
 
     @staticmethod
     def of(state):
@@ -333,7 +339,7 @@ class Seen:
 
 def unchanging(document):
     """What an action that fails must leave as it was."""
-    moving = ("expires_at", "ttl_remaining", "hold_remaining", "alive", "counts", "skipped_since")
+    moving = ("expires_at", "ttl_remaining", "hold_remaining", "alive", "counts", "skipped_since", "expected_end", "expected_wait")
     document = {key: value for key, value in document.items() if key not in moving}
     document["paused"] = document.get("paused") and document["paused"]["message"]
     document["holders"] = [unchanging(dict(holder, holders=[])) for holder in document["holders"]]
@@ -421,6 +427,8 @@ PLANTS = {
     "failures": ("status", lambda seen, lock: not lock.memory.muddled, set_to(failures_in_a_row=99)),
     "outcome": ("status", lambda seen, lock: seen.document.get("last_run") and not lock.memory.muddled,
                 lambda seen, lock: seen.document["last_run"].update(outcome="another")),
+    "history": ("history", lambda seen, lock: seen.document.get("runs") and lock.memory.past,
+                lambda seen, lock: seen.document["runs"].pop()),
     "not-done": ("run", lambda seen, lock: seen.error.get("code") == DONE, to_success),
     "paused": ("status", lambda seen, lock: seen.document.get("paused"), set_to(paused=None)),
     "resumed": ("resume", lambda seen, lock: seen.error, to_success),
@@ -535,7 +543,7 @@ class World:
         seen = Seen(done.returncode, done.stdout.decode(), Span(begin, now()))
         self.plant.corrupt(where, seen, lock)
         self.counts["runs"] += 1
-        if where != "status":
+        if where not in ("status", "history"):
             self.say(lock, words, seen.brief())
         return seen
 
@@ -925,6 +933,8 @@ class World:
         if seen.document.get("key") != lock.name or seen.document.get("locked") != bool(lock.leases):
             raise Wrong("--status", "tells of something else: %s" % seen.document)
         self.compare(lock, seen.document, seen.span)
+        if lock.memory.past != lock.memory.seen_past:
+            self.look_at_history(lock)
         state = unchanging(seen.document)
         if lock.failed and lock.seen is not None and state != lock.seen and not lock.memory.muddled:
             raise Wrong("changed", "by an action that failed, from %s to %s" % (lock.seen, state))
@@ -969,6 +979,20 @@ class World:
         for what, value in memory.told().items():
             if told[what] != value:
                 raise Wrong(what, "%s, wanted %s" % (told[what], value))
+
+    def look_at_history(self, lock):
+        seen, memory = self.call("history", lock, ["--history", "--json"] + lock.words()), lock.memory
+        if any(span.is_near() or span.is_over() for span in lock.times()):
+            return
+        rows = seen.document.get("runs", [])
+        told = [(row["outcome"], row["status"], row["signal"]) for row in rows]
+        if memory.past is None:
+            memory.past = told
+        if told != memory.past or seen.status != (0 if told else 1):
+            raise Wrong("history", "%s %s, wanted %s" % (seen.status, told, memory.past))
+        if any((row["duration"] is None) != (row["outcome"] == "lost") for row in rows):
+            raise Wrong("history", "of these lengths: %s" % [row["duration"] for row in rows])
+        memory.seen_past = memory.past
 
     def compare_holder(self, lease, told, span):
         for what, value in (("fence", lease.fence), ("slot", lease.slot), ("released", lease.released),
