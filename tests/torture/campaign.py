@@ -4,6 +4,7 @@ What happens when is drawn from the seed; how the processes race each other is u
 """
 
 import contextlib
+import datetime
 import fcntl
 import glob
 import heapq
@@ -36,6 +37,14 @@ AHEAD = 7200
 
 def now():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def history_row(row, ahead):
+    """A row of --history as BEGAN:LENGTH:OUTCOME:STATUS, with the start by our clock, which has whole seconds."""
+    began = datetime.datetime.fromisoformat(row["began_at"].replace("Z", "+00:00")).timestamp() - ahead
+    length = -1 if row["duration"] is None else row["duration"]
+    number = row["status"] if row["status"] is not None else row["signal"]
+    return "%.3f:%.3f:%s:%d" % (began, length, row["outcome"].replace(" ", "-"), -1 if number is None else number)
 
 
 class Live:
@@ -315,15 +324,17 @@ class Campaign:
         """What the lock says of its runs, once nobody holds it: of one that was killed it is known when its lease is over."""
         argv = [self.newest] + stage.looking() + ["--quiet"]
         subprocess.call(argv + ["--wait-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
-        said = subprocess.run(argv + ["--status", "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, check=False).stdout
+        said, past = (subprocess.run(argv + [what, "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, check=False).stdout for what in ("--status", "--history"))
+        ahead = time.time() - now()
         with contextlib.suppress(ValueError, KeyError):
-            told = json.loads(said)
+            told, past = json.loads(said), json.loads(past)
             last, success = told["last_run"] or {}, told["last_success"] or {}
             number = last.get("status") if last.get("status") is not None else last.get("signal")
             self.log("memory", backend=stage.name, lock=lock, last=last.get("pid", 0),
                      outcome=(last.get("outcome") or "none").replace(" ", "-"), status=-1 if number is None else number,
-                     success=success.get("pid", 0), failures=told["failures_in_a_row"])
+                     success=success.get("pid", 0), failures=told["failures_in_a_row"],
+                     history=";".join(history_row(row, ahead) for row in past["runs"]) or "none")
 
     def look_for_rest(self):
         for stage in self.stages:

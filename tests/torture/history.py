@@ -21,9 +21,16 @@ Freeze = collections.namedtuple("Freeze", "begin end held", defaults=[False])
 Traits = collections.namedtuple("Traits", "order progress")
 # Of a lock, by `ok` acknowledged; a length of 0 ends it.
 Pause = collections.namedtuple("Pause", "before after length ok")
-# What a lock says of its runs: the pids of the last one and of the last success, ...
-Memory = collections.namedtuple("Memory", "last outcome status success failures")
+# What a lock says of its runs: the pids of the last one and of the last success, ... and the rows of its history, newest
+# first.
+Memory = collections.namedtuple("Memory", "last outcome status success failures history")
+Past = collections.namedtuple("Past", "began length outcome status")
 Signal = collections.namedtuple("Signal", "at number to")
+
+
+def read_past(row):
+    began, length, outcome, status = row.split(":")
+    return Past(float(began), float(length), outcome, int(status))
 
 
 class Window:
@@ -221,7 +228,8 @@ class History:
                 Pause(float(fields["before"]), stamp, float(fields["ms"]) / 1000, fields["ok"] == "1"))
         elif event == "memory":
             self.memories[fields["backend"], fields["lock"]] = Memory(
-                fields["last"], fields["outcome"], int(fields["status"]), fields["success"], int(fields["failures"]))
+                fields["last"], fields["outcome"], int(fields["status"]), fields["success"], int(fields["failures"]),
+                [read_past(row) for row in fields["history"].split(";") if row != "none"])
         elif event == "machine_late":
             self.late.append((stamp, float(fields["by"])))
         elif event == "slow_turn":

@@ -9,8 +9,11 @@ MARGIN = 0.1
 # A server that fails so soon after a release may not have told its replicas of it.
 AFTER_THE_END = 1.0
 LOST, STOPPED = "lost", 124
-# Times are in whole milliseconds.
+# Times are in whole milliseconds; those of when runs began are in whole seconds.
 TICK = 0.005
+SECOND = 1.005
+# Of dlock: src/lock/run_memory.h.
+HISTORY_MOST = 32
 
 
 def judge(checker, runs, started):
@@ -107,6 +110,7 @@ def judge_memory(checker, runs, told):
     if begun is not None and not names(told.success, those_begun_after(begun, successes, unclear)):
         checker.complain(begun.run, "it is the last success, but the lock remembers process %s" % told.success)
     judge_failures(checker, last.run, told, success, known, unclear)
+    judge_history(checker, told.history, known, unclear, sharing)
 
 
 def those_after(entry, known, unclear):
@@ -126,14 +130,16 @@ def names(pid, entries):
     return any(entry.run.how != "run" or str(entry.run.dlock) == pid for entry in entries)
 
 
-def judge_end(checker, run, told):
+def ended_so(run, told):
     if run.killed is not None:
-        good = told.outcome == LOST
-    elif run.status == STOPPED:
-        good = told.outcome in ("stopped", LOST)
-    else:
-        good = (told.outcome, told.status) in (("exited", run.status), ("signal", run.status - 128))
-    if not good:
+        return told.outcome == LOST
+    if run.status == STOPPED:
+        return told.outcome in ("stopped", LOST)
+    return (told.outcome, told.status) in (("exited", run.status), ("signal", run.status - 128))
+
+
+def judge_end(checker, run, told):
+    if not ended_so(run, told):
         checker.complain(run, "the lock remembers that it ended as %s %s" % (told.outcome, told.status))
 
 
@@ -150,3 +156,38 @@ def judge_failures(checker, run, told, success, known, unclear):
     if not least <= told.failures <= most:
         checker.complain(run, "the lock remembers %d failures in a row, and there were %d to %d" % (
             told.failures, least, most))
+
+
+# -- the history --
+
+def is_row_of(run, row):
+    """Whether the row may be of this run. It begins between the request and the start, in whole seconds."""
+    if not ended_so(run, row) or not run.spawned - SECOND <= row.began <= run.start + TICK:
+        return False
+    if row.outcome == LOST:
+        return row.length < 0
+    return (run.end or run.start) - run.start - TICK <= row.length <= run.exit - run.spawned + TICK
+
+
+def judge_history(checker, rows, known, unclear, sharing):
+    """It has the last runs in the order of their ends, without a gap. Of a quorum it is the history of one server, which may
+    have been down."""
+    known = sorted(known, key=lambda entry: entry.high, reverse=True)
+    if any(entry.run.wall for entry in known + unclear):
+        return
+    for newer, older in zip(rows, rows[1:]):
+        if not sharing and newer.began < older.began - TICK:
+            checker.complain(known[0].run, "its lock has the run of %.3f before that of %.3f in its history" % (newer.began, older.began))
+    if len(rows) > HISTORY_MOST:
+        checker.complain(known[0].run, "its lock has a history of %d runs" % len(rows))
+    at = 0
+    for number, entry in enumerate(known):
+        place = next((i for i in range(0 if sharing else at, len(rows)) if is_row_of(entry.run, rows[i])), None)
+        if place is not None:
+            at = place + 1
+            continue
+        # What has lost its lock may be found twice: by the next one, and by itself.
+        newer = 2 * (number + sum(other.high >= entry.low for other in unclear))
+        if newer < HISTORY_MOST and not entry.run.backend.startswith("quorum"):
+            checker.complain(entry.run, "its lock does not have it in its history, of %d runs" % len(rows))
+        break
