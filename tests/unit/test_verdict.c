@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static struct quorum quorum;
+static struct quorum *quorum;
 
 /* One letter a server: Ok, Held, Gone, Foreign, reLeased, Unavailable, Refused, Invalid,
  * System, Cancelled, Ended. */
@@ -23,11 +23,14 @@ static enum lock_result result_of(char letter)
 /* `had`: + for each server that granted our take. */
 static void say(const char *results, const char *had)
 {
-    memset(&quorum, 0, sizeof quorum);
-    quorum.count = (int)strlen(results);
-    quorum.need = quorum.count / 2 + 1;
-    for (int i = 0; i < quorum.count; i++) {
-        struct quorum_member *member = &quorum.members[i];
+    size_t count = strlen(results);
+    free(quorum);
+    quorum = calloc(1, sizeof *quorum + count * sizeof *quorum->members);
+    assert_non_null(quorum);
+    quorum->count = (int)count;
+    quorum->need = quorum->count / 2 + 1;
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
         member->bit = 1U << i;
         member->result = result_of(results[i]);
         member->standing = had == NULL || had[i] == '+' ? MEMBER_GRANTS : MEMBER_WITHOUT;
@@ -51,11 +54,11 @@ TEST(test_counts)
     FOR_ROWS(row, rows)
     {
         say(row->results, NULL);
-        row_int(row->results, quorum_count(&quorum, RESULT_OK), row->ok);
-        row_int(row->results, quorum_count(&quorum, RESULT_HELD), row->held);
-        row_int(row->results, quorum_count(&quorum, RESULT_PAST), row->past);
-        row_int(row->results, quorum_count(&quorum, RESULT_BAD), row->bad);
-        row_int(row->results, quorum_count(&quorum, RESULT_SILENT), row->silent);
+        row_int(row->results, quorum_count(quorum, RESULT_OK), row->ok);
+        row_int(row->results, quorum_count(quorum, RESULT_HELD), row->held);
+        row_int(row->results, quorum_count(quorum, RESULT_PAST), row->past);
+        row_int(row->results, quorum_count(quorum, RESULT_BAD), row->bad);
+        row_int(row->results, quorum_count(quorum, RESULT_SILENT), row->silent);
     }
 }
 
@@ -91,7 +94,7 @@ TEST(test_answer)
     {
         struct errmsg why = {""};
         say(row->results, NULL);
-        row_int(row->results, quorum_answer(&quorum, row->cancelled, &why), row->answer);
+        row_int(row->results, quorum_answer(quorum, row->cancelled, &why), row->answer);
         row_has(row->results, why.text, row->why);
     }
 }
@@ -154,8 +157,8 @@ TEST(test_verdict)
     {
         struct errmsg why = {""};
         say(row->results, row->had);
-        member_set had = quorum_members(&quorum, MEMBER_GRANTS);
-        row_int(row->name, quorum_verdict(&quorum, had, row->cancelled, &why), row->verdict);
+        member_set had = quorum_members(quorum, MEMBER_GRANTS);
+        row_int(row->name, quorum_verdict(quorum, had, row->cancelled, &why), row->verdict);
         row_has(row->name, why.text, row->why);
     }
 }
@@ -183,14 +186,14 @@ TEST(test_majority_has)
     {
         int64_t values[5];
         memcpy(values, row->values, sizeof values);
-        quorum.count = row->servers;
-        quorum.need = row->servers / 2 + 1;
-        row_int(row->name, quorum_has(&quorum, values, row->count), row->has);
+        quorum->count = row->servers;
+        quorum->need = row->servers / 2 + 1;
+        row_int(row->name, quorum_has(quorum, values, row->count), row->has);
         if (row->count != row->servers)
             continue;
         for (int i = 0; i < row->count; i++)
-            quorum.members[i].lease.deadline.boot_ns = row->values[i];
-        row_int(row->name, quorum_deadline(&quorum).boot_ns, row->has);
+            quorum->members[i].lease.deadline.boot_ns = row->values[i];
+        row_int(row->name, quorum_deadline(quorum).boot_ns, row->has);
     }
 }
 
@@ -224,36 +227,36 @@ TEST(test_notes)
     FOR_ROWS(row, rows)
     {
         say(row->results, NULL);
-        quorum_note(&quorum, row->taken);
-        row_text(row->results, quorum.base.note, row->note);
-        row_text(row->results, quorum.base.warning, row->warning);
-        quorum_note_left(&quorum);
-        row_text(row->results, quorum.base.note, row->left);
+        quorum_note(quorum, row->taken);
+        row_text(row->results, quorum->base.note, row->note);
+        row_text(row->results, quorum->base.warning, row->warning);
+        quorum_note_left(quorum);
+        row_text(row->results, quorum->base.note, row->left);
     }
 }
 
 TEST(test_same_note)
 {
     say("OOU", NULL);
-    quorum_note(&quorum, false);
-    quorum.members[2].result = LOCK_GONE;
-    errmsg_set(&quorum.members[2].why, "another answer");
-    quorum_note(&quorum, false);
-    row_text("the same server lacks it", quorum.base.note, "on 2 of 3 servers; server 3");
-    quorum.members[1].result = LOCK_GONE;
-    quorum_note(&quorum, false);
-    row_text("one more", quorum.base.note, "on 1 of 3 servers; server 2; another answer");
-    quorum.members[1].result = quorum.members[2].result = LOCK_OK;
-    quorum_note(&quorum, false);
-    row_text("all have it again", quorum.base.note, NULL);
+    quorum_note(quorum, false);
+    quorum->members[2].result = LOCK_GONE;
+    errmsg_set(&quorum->members[2].why, "another answer");
+    quorum_note(quorum, false);
+    row_text("the same server lacks it", quorum->base.note, "on 2 of 3 servers; server 3");
+    quorum->members[1].result = LOCK_GONE;
+    quorum_note(quorum, false);
+    row_text("one more", quorum->base.note, "on 1 of 3 servers; server 2; another answer");
+    quorum->members[1].result = quorum->members[2].result = LOCK_OK;
+    quorum_note(quorum, false);
+    row_text("all have it again", quorum->base.note, NULL);
     say("OOR", NULL);
-    quorum_note(&quorum, false);
-    quorum_note(&quorum, false);
-    row_text("a server that refuses is warned of, not once more each time", quorum.base.warning,
+    quorum_note(quorum, false);
+    quorum_note(quorum, false);
+    row_text("a server that refuses is warned of, not once more each time", quorum->base.warning,
              "server 3");
-    quorum.members[2].result = LOCK_OK;
-    quorum_note(&quorum, false);
-    row_text("it does not refuse any more", quorum.base.warning, NULL);
+    quorum->members[2].result = LOCK_OK;
+    quorum_note(quorum, false);
+    row_text("it does not refuse any more", quorum->base.warning, NULL);
 }
 
 /* During a round: ? for a server that has not answered, . for a server that is not asked. */
@@ -277,17 +280,17 @@ TEST(test_judge)
     FOR_ROWS(row, rows)
     {
         say("OOOOO", NULL);
-        quorum.count = (int)strlen(row->results);
-        quorum.need = quorum.count / 2 + 1;
-        for (int i = 0; i < quorum.count; i++) {
+        quorum->count = (int)strlen(row->results);
+        quorum->need = quorum->count / 2 + 1;
+        for (int i = 0; i < quorum->count; i++) {
             char letter = row->results[i];
-            struct quorum_member *member = &quorum.members[i];
+            struct quorum_member *member = &quorum->members[i];
             member->asked = letter != '.';
             member->done = letter != '?' && letter != '.';
             if (member->done)
                 member->result = result_of(letter);
         }
-        int64_t waits = quorum_judge(&quorum).ns;
+        int64_t waits = quorum_judge(quorum).ns;
         if (row->least_ms < 0)
             row_int(row->name, waits, QUORUM_WAITS.ns);
         else
@@ -312,8 +315,8 @@ TEST(test_rounds)
     };
     FOR_ROWS(row, rows)
     {
-        quorum.pace = (struct duration){row->pace};
-        row_int(row->name, quorum_rounds(&quorum, row->rounds, (struct duration){row->least}).ns,
+        quorum->pace = (struct duration){row->pace};
+        row_int(row->name, quorum_rounds(quorum, row->rounds, (struct duration){row->least}).ns,
                 row->time);
     }
 }
@@ -336,11 +339,11 @@ TEST(test_paused)
     {
         say("OOO", NULL);
         for (int i = 0; i < 3; i++) {
-            struct pause *pause = &quorum.members[i].pause;
+            struct pause *pause = &quorum->members[i].pause;
             pause->left = DURATION_S(row->left[i]);
             snprintf(pause->by, sizeof pause->by, "%ds", row->left[i]);
         }
-        struct pause paused = quorum_paused(&quorum);
+        struct pause paused = quorum_paused(quorum);
         row_int(row->name, paused.left.ns, row->paused * NS_PER_S);
         row_int(row->name, row->paused > 0 ? atoi(paused.by) : 0, row->paused);
     }
@@ -351,20 +354,20 @@ TEST(test_paused)
 TEST(test_pace)
 {
     say("OHU", NULL);
-    quorum.pace = DURATION_ZERO;
-    quorum.start = deadline_minus(deadline_now(), DURATION_S(9));
-    quorum.decided = deadline_plus(quorum.start, DURATION_MS(40));
-    quorum_learn_pace(&quorum);
-    row_int("a majority has answered", quorum.pace.ns, 40 * NS_PER_MS);
+    quorum->pace = DURATION_ZERO;
+    quorum->start = deadline_minus(deadline_now(), DURATION_S(9));
+    quorum->decided = deadline_plus(quorum->start, DURATION_MS(40));
+    quorum_learn_pace(quorum);
+    row_int("a majority has answered", quorum->pace.ns, 40 * NS_PER_MS);
     say("OUU", NULL);
-    quorum.pace = DURATION_S(5);
-    quorum_learn_pace(&quorum);
-    row_int("a minority has", quorum.pace.ns, 5 * NS_PER_S);
+    quorum->pace = DURATION_S(5);
+    quorum_learn_pace(quorum);
+    row_int("a minority has", quorum->pace.ns, 5 * NS_PER_S);
     say("OOU", NULL);
-    quorum_note(&quorum, false);
-    quorum.members[2].result = LOCK_OK;
-    quorum_note(&quorum, false);
-    row_text("no warning is left", quorum.warning.text, "");
+    quorum_note(quorum, false);
+    quorum->members[2].result = LOCK_OK;
+    quorum_note(quorum, false);
+    row_text("no warning is left", quorum->warning.text, "");
 }
 
 int main(void)

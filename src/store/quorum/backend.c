@@ -453,17 +453,20 @@ enum lock_result quorum_backend_open(struct backend **backend, const struct redi
                                      const struct redis_settings *settings, enum redis_fault *fault,
                                      struct errmsg *why)
 {
-    struct quorum *quorum = calloc(1, sizeof *quorum);
+    *fault = REDIS_FAULT_URL;
+    enum lock_result result = check_urls(urls, why);
+    if (result != LOCK_OK)
+        return result;
+
+    size_t members = (size_t)urls->count * sizeof(struct quorum_member);
+    struct quorum *quorum = calloc(1, sizeof *quorum + members);
     if (quorum == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
-    *fault = REDIS_FAULT_URL;
     pthread_mutex_init(&quorum->mutex, NULL); /* glibc: never fails with these attributes */
     quorum->news_fd = quorum->cut_fd = quorum->cancel_fd = -1;
     struct redis_settings shared = *settings;
     shared.one_of_several = true;
-    enum lock_result result = check_urls(urls, why);
-    if (result == LOCK_OK)
-        result = quorum_prepare_rounds(quorum, why);
+    result = quorum_prepare_rounds(quorum, why);
     while (result == LOCK_OK && quorum->count < urls->count)
         result = add_member(quorum, &urls->list[quorum->count], &shared, fault, why);
     if (result != LOCK_OK) {

@@ -78,7 +78,6 @@ struct quorum {
     struct backend base;
     int count;
     int need; /* a majority */
-    struct quorum_member members[QUORUM_MOST];
 
     /* The takes. */
     struct lock_request request; /* the last one, with the take_id below */
@@ -106,6 +105,8 @@ struct quorum {
     int cut_fd;              /* a timerfd of the cut */
     int cancel_fd;           /* for all waits: an epoll(7) of cut_fd and the caller's cancel_fd */
     pthread_mutex_t mutex;
+
+    struct quorum_member members[];
 };
 
 /* Each member in turn. NOLINTBEGIN(bugprone-macro-parentheses): `member` is declared here. */
