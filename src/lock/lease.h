@@ -96,6 +96,7 @@ struct lock_request {
     bool attended;          /* a user is watching: what dlock shows of the holder should be fresh */
     bool last;              /* the caller gives up if refused: counted as conflict or timeout */
     struct duration waited; /* so far */
+    int64_t fence; /* proposed to the store; with `end`: that the lease has already; 0: none */
     struct holder self;
 };
 

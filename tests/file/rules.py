@@ -120,8 +120,8 @@ def same_left(wanted, got):
 
 
 def take_row(row):
-    token, _, name, again, _, mode, slots, _, _, _, came, _, _, once_per, _ = row.call.words
-    want(again == "0" and not once_per and not row.denied)
+    token, _, name, again, _, mode, slots, _, _, _, came, _, _, once_per, _, fence, _ = row.call.words
+    want(again == "0" and not once_per and not fence and not row.denied)
     want(row.answer[0] in ("taken", "held"))
     asked = [*places(row.before), *paused(row.before), *waiter(row.before, name, came.ms if came else 0), "take %s %s %d" % (token, mode, slots)]
     answer = yield asked

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # One lock on several servers. Each test has servers of its own, $T/1.sock and on.
 load ../lib/common
+load ../lib/fence
 
 url() { echo "unix://$T/$1.sock"; }
 
@@ -536,6 +537,88 @@ ahead() {
     # In shared mode the holder's own record has it as well.
     run dlock -s other sh -c 'echo $DLOCK_FENCE; dlock --status --json other'
     [[ $output == *"\"fence\":${lines[0]},"* ]]
+}
+
+# rises_on_majority: acquires the lock of three servers. The fence must rise, and a majority must have it.
+rises_on_majority() {
+    local i have=0
+    rises
+    for i in 1 2 3; do
+        [ "$(fence_on $i)" != "$LAST" ] || have=$((have + 1))
+    done
+    [ $have -ge 2 ]
+}
+
+# remembers FENCE: the fence was acquired before.
+remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/null; done; }
+
+@test "the servers take the fence that the client proposes: a run asks each of them twice" {
+    quorum 3
+    remembers 1
+    local i run before=(0 0 0 0)
+    for run in 1 2 3; do
+        rises_on_majority
+        for i in 1 2 3; do
+            wait_until 10 is_free_on $i
+            [ "$(asked $i)" -le $((before[i] + 2)) ]
+            before[i]=$(asked $i)
+        done
+    done
+}
+
+@test "the fence rises and keeps to the servers' clocks whatever the clients' clocks show" {
+    quorum 3
+    WALL=(env "LD_PRELOAD=$HELPERS/fault_wall_clock.so")
+    local ahead
+    for ahead in 0 1 0 -1 3600 -3600 0; do
+        set_wall $ahead
+        rises_on_majority
+        off_by 0 "$LAST"
+    done
+    # All of them are emptied after a client that was fast.
+    set_wall 1
+    rises_on_majority
+    set_wall 0
+    for i in 1 2 3; do on $i flushall >/dev/null; done
+    rises_on_majority
+    for i in 1 2 3; do on $i flushall >/dev/null; done
+    rises_on_majority
+}
+
+@test "the fence rises above one that no server expects, one that a server alone knows, and those of clients that propose none" {
+    quorum 3
+    rises_on_majority
+    remembers $((LAST + 3600000000)) # a proposal is below it
+    LAST=$((LAST + 3600000000))
+    rises_on_majority
+    rises_on_majority
+    # Clients without proposals, of one server each, at three times.
+    for i in 1 2 3; do dlock -r "$(url $i)" job true; done
+    rises_on_majority
+    # One server has missed the last fence, another one is emptied.
+    stop_redis 3
+    rises
+    serve 3
+    wait_until 20 redis_answers 3
+    rises_on_majority
+    stop_redis 3
+    on 1 flushall >/dev/null
+    rises
+    on 1 flushall >/dev/null
+    rises
+}
+
+@test "a server that joins late gets the fence of the lease, none of its own" {
+    quorum 2 1
+    local i
+    for i in 1 2; do on $i hset '{dlock:job}:meta' fence 1 >/dev/null; done
+    hold_lock job --ttl=10
+    serve 3
+    wait_until 20 is_held_on 3
+    equals "$(fence_on 3)" "$(fence_on 1)"
+    equals "$(fence_on 3)" "$(fence_on 2)"
+    end_hold
+    wait "$HOLDER"
 }
 
 @test "a lock on a minority is no lock: --status says so, it blocks no one, and --force-release removes it" {

@@ -27,6 +27,7 @@ all_rows() { python3 "$TESTS/redis/scripts/run.py" | xargs -d '\n' python3 "$TES
 @test "check and extend: ours or not, and what is written of it" { rows check 'check of a share' extend; }
 @test "the server tells of the lock after a script has changed it itself" { rows watched; }
 @test "take: what is written of a lock that is free, also if the reply was lost" { rows free 'lost reply'; }
+@test "take: the fence that a client proposes, and that of a lease that joins" { rows fences; }
 @test "take: a refusal says who holds the lock, and counts" { rows refused once-per; }
 @test "take: shares, slots, and leases that have ended" { rows shared dropped 'lost reply, shared'; }
 @test "release: what is removed, kept and remembered of an exclusive lock" { rows release 'release of what is lost' 'release by another process'; }

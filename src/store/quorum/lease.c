@@ -8,12 +8,16 @@
  *   A majority grants it, but one of these servers was so slow that the lease is nearly over -> the
  *     lease counts from before each server was asked -> the waiter gives such a lease back
  *     (run/acquisition.c).
- *   The fences differ, because each comes from a clock -> before the take counts, the highest one
- *     is written to so many others that a majority has it -> the next holder's majority has a
- *     server in common with these, which then gives a higher fence, whatever its clock shows. (A
- *     read of a register kept by a majority writes back what it has read for the same reason:
- *     Attiya, Bar-Noy and Dolev, 1995.) If the fence does not reach a majority, the lock is not
- *     acquired.
+ *   A majority answers the same fence, which is the highest -> the next holder's majority has a
+ *     server in common with these, which then gives a higher fence, whatever its clock shows.
+ *   The fences differ, because a clock is off, or a server has missed a take or knows no fence ->
+ *     before the take counts, the highest fence is written to the others. (A read of a register
+ *     kept by a majority writes back what it has read for the same reason: Attiya, Bar-Noy and
+ *     Dolev, 1995.) If the fence does not reach a majority, the lock is not acquired.
+ *   A server is emptied -> it goes by its clock, and no server accepts a proposed fence above its
+ *     clock -> the fence is higher than before, even if no other server knows the last one.
+ *   A server is asked to join -> it gets the fence of the lease, and none of its own: the next
+ *     take finds the same fence everywhere.
  *   The lock is removed between the take and the fence -> as if another client had got a part, as
  *     long as enough servers can be asked.
  *   One holder has a majority -> refused -> the same call releases what this client got on other
@@ -214,60 +218,54 @@ static enum lock_result ask_check(struct quorum_member *member, void *about, str
     return result;
 }
 
-/* The members that grant the lease without its fence; the first `most` of them. */
-static member_set without_fence(const struct quorum *quorum, const struct lease *lease, int most)
+/* What the client proposes: the time of half a second ago. A server accepts the time of its last
+ * second (next_fence() in take.lua), so either clock may be half a second ahead. */
+static int64_t proposed_fence(void)
 {
-    member_set without = 0;
-    FOR_MEMBERS (member, quorum) {
-        bool has = member->result == LOCK_OK && member->lease.fence == lease->fence;
-        if (member->standing == MEMBER_GRANTS && !has && most-- > 0)
-            without |= member->bit;
-    }
-    return without;
+    return wall_now_us() - DURATION_MS(500).ns / NS_PER_US;
 }
 
-static int count_fences(const struct quorum *quorum, const struct lease *lease)
+/* The members that grant the lease with its fence. */
+static member_set with_fence(const struct quorum *quorum, const struct lease *lease)
 {
-    member_set without = without_fence(quorum, lease, quorum->count);
-    member_set with = quorum_members(quorum, MEMBER_GRANTS) & ~without;
-    return __builtin_popcount(with);
+    member_set with = 0;
+    FOR_MEMBERS (member, quorum)
+        if (member->standing == MEMBER_GRANTS && member->result == LOCK_OK &&
+            member->lease.fence == lease->fence)
+            with |= member->bit;
+    return with;
 }
 
-/* Patience for servers whose part others can do. */
+/* Patience for the servers without the fence: those that are not asked have it. Once a majority has
+ * it, the others only get time to answer the same fence next time. */
 static struct duration judge_raise(const struct quorum *quorum)
 {
-    return quorum_rounds(quorum, 2, DURATION_MS(20));
+    member_set asked = quorum->question->who;
+    int have = __builtin_popcount(quorum_members(quorum, MEMBER_GRANTS) & ~asked);
+    bool enough = have + quorum_count_round(quorum, RESULT_OK) >= quorum->need;
+    return enough ? quorum_rounds(quorum, 2, DURATION_MS(20)) : QUORUM_WAITS;
 }
 
-/* Gives the highest fence to a majority. At first asks only as many servers as are needed; if these
- * are slow and there are others, asks all. LOCK_OK: a majority has the fence. LOCK_HELD: the lock
- * has been removed since the take. */
+/* Gives the highest fence to a majority. LOCK_OK: a majority has it, usually since the take.
+ * LOCK_HELD: the lock has been removed since the take. */
 static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease, struct bound bound,
                                      struct errmsg *why)
 {
-    struct quorum_question question = {ask_check, lease, judge_raise, 0};
-    bool cancelled = false;
-    bool has_others = quorum_count(quorum, RESULT_OK) > quorum->need;
     *lease = (struct lease){.fence = 0};
-    FOR_MEMBERS (member, quorum) {
+    FOR_MEMBERS (member, quorum)
         if (member->standing == MEMBER_GRANTS && member->lease.fence > lease->fence)
             lease->fence = member->lease.fence;
+
+    member_set with = with_fence(quorum, lease);
+    if (__builtin_popcount(with) < quorum->need) {
+        member_set without = quorum_members(quorum, MEMBER_GRANTS) & ~with;
+        struct quorum_question question = {ask_check, lease, judge_raise, without};
+        if (quorum_round(quorum, &question, bound))
+            return LOCK_CANCELLED;
+        with = with_fence(quorum, lease);
     }
 
-    int lacking = quorum->need - count_fences(quorum, lease);
-    if (lacking > 0 && has_others) {
-        question.who = without_fence(quorum, lease, lacking);
-        cancelled = quorum_round(quorum, &question, bound);
-    }
-    if (!cancelled && count_fences(quorum, lease) < quorum->need) {
-        question.who = without_fence(quorum, lease, quorum->count);
-        question.patience = NULL;
-        cancelled = quorum_round(quorum, &question, bound);
-    }
-
-    if (cancelled)
-        return LOCK_CANCELLED;
-    if (count_fences(quorum, lease) >= quorum->need)
+    if (__builtin_popcount(with) >= quorum->need)
         return LOCK_OK;
     if (quorum_count(quorum, RESULT_PAST) > 0 &&
         quorum->count - quorum_count(quorum, RESULT_FAILED) >= quorum->need)
@@ -350,6 +348,7 @@ static void begin_take(struct quorum *quorum, const struct lock_request *request
     quorum->join_pause = DURATION_ZERO;
     quorum->request = *request;
     quorum->request.take_id = quorum->take_id;
+    quorum->request.fence = proposed_fence();
     quorum->request.waits = request->waits && request->last;
     quorum->base.note = quorum->base.warning = NULL;
 }
@@ -409,6 +408,7 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
 
     request.ttl.ns = left.ns - left.ns % NS_PER_MS;
     request.end = lease->deadline;
+    request.fence = lease->fence;
     request.hold_at_least = deadline_left(lease->hold);
     request.self.since_wall_ms = lease->began_ms;
     request.last = request.waits = false;
@@ -421,11 +421,11 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     lease_cut(&member->lease, lease->deadline);
     member->lease.ttl = lease->ttl; /* the base for the length of a later extension */
     member->lease.set = lease->set; /* it was taken for the rest of the lease */
-    return ask_check(member, about, bound);
+    return LOCK_OK;
 }
 
-/* The caller's answer does not depend on members that join, so they only get time to connect, take
- * and raise. */
+/* The caller's answer does not depend on members that join, so they only get time to connect,
+ * settle and take. */
 static struct duration judge_join(const struct quorum *quorum)
 {
     return quorum_rounds(quorum, 6, DURATION_MS(200));

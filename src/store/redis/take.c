@@ -304,6 +304,8 @@ static struct redis_call *begin_take(struct redis_backend *redis,
     redis_script_add_number(call, request->remember.ns / NS_PER_MS);
     redis_script_add_number(call, request->once_per.ns / NS_PER_MS);
     redis_command_add(&call->words, redis->place.unseen ? "1" : "");
+    redis_script_add_number(call, request->fence);
+    redis_command_add(&call->words, request->fence > 0 && request->end.boot_ns > 0 ? "1" : "");
     return call;
 }
 

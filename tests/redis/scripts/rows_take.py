@@ -151,6 +151,29 @@ ONCE_PER = [
     row("none is remembered any more", {**DONE_BEFORE, "meta kept": "0"}, take("B", since=1500000, once_per=500001), DONE, {}),
 ]
 
+# --- fences of a quorum ---------------------------------------------------
+
+def fenced(case, last, proposed, fence, **joins):
+    """A take that proposes a fence, or joins with one, of a lock whose last fence is `last`."""
+    ends = {"meta ends": at(TTL + KEPT + 600000)} if fence == us(600000) else {}
+    return row(case, {**ONCE, "meta fence": last}, take("B", fence=proposed, **joins), taken(fence=fence), {**AGAIN, "meta fence": fence, **ends},
+               plain=True)
+
+
+FENCES = [
+    fenced("a proposed fence of the last second", 5000, us(-800), us(-800)),
+    fenced("a proposed fence that is older", 5000, us(-1200), us(0)),
+    fenced("a proposed fence ahead of the clock", 5000, us(200), us(0)),
+    fenced("a proposed fence below the last one", us(-400), us(-800), us(-400)),
+    fenced("a proposed fence, and the last one is ahead of the clock", us(600000), us(-500), us(600000)),
+    row("a proposed fence where none is known", {}, take("B", fence=us(-500)), taken(), FIRST_TAKE, plain=True),
+    fenced("the fence of a lease that joins", 5000, 6000, 6000, joins="1"),
+    fenced("the fence of a lease that joins, ahead of the clock", 5000, us(600000), us(600000), joins="1"),
+    fenced("a lease that joins has a lower fence", 5000, 4000, 5000, joins="1"),
+    row("the fence of a lease that joins where none is known", {}, take("B", fence=6000, joins="1"), taken(fence=6000),
+        {**FIRST_TAKE, "meta fence": 6000}, plain=True),
+]
+
 # --- shared --------------------------------------------------------------
 
 def first(slot=-1, **changes):
@@ -282,5 +305,5 @@ LOST_SHARE = [
         {**first(**LOST, **{"meta unended": ""})}),
 ]
 
-TABLES = {"free": FREE, "lost reply": LOST_REPLY, "refused": REFUSED, "once-per": ONCE_PER, "shared": SHARED, "dropped": DROPPED,
+TABLES = {"free": FREE, "lost reply": LOST_REPLY, "refused": REFUSED, "once-per": ONCE_PER, "fences": FENCES, "shared": SHARED, "dropped": DROPPED,
           "lost reply, shared": LOST_SHARE}

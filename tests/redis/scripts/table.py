@@ -162,12 +162,13 @@ def left_queue(name):
 # --- what is asked, and answered -----------------------------------------
 
 def take(token, name=None, ttl=TTL, again=False, since=1000, mode="exclusive", slots=0, hold=0, detached="", refusal="asks",
-         waited=0, came=0, listens="0", message="m", remember=KEPT, once_per=0, unseen=""):
+         waited=0, came=0, listens="0", message="m", remember=KEPT, once_per=0, unseen="",
+         fence=0, joins=""):
     """name: the id of the take, `token` in small letters if it is not given."""
     name = name or token.lower()
     asked = record(name, since=str(since), detached=detached, message=message, ttl=str(ttl), format="")
     return Call("take", 8, token, [token, ttl, name, "1" if again else "0", asked, mode, slots, hold, refusal, waited, came, listens, remember,
-                                   once_per, unseen])
+                                   once_per, unseen, fence, joins])
 
 
 def share(token, name=None, **other):

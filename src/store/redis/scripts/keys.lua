@@ -5,8 +5,8 @@
 -- needs, from the left, because the server watches all keys that a script is given. A shared holder
 -- is one that shares the lock, in mode shared or slots.
 --
--- lock     the owner's token, or SHARED and the fence of the first shared holder: a lock that was
---          lost and is shared again has another value
+-- lock     the owner's token, or SHARED and the time of the first shared holder's take (server, us):
+--          a lock that was lost and is shared again has another value
 -- meta     hash: format (lock/format.h) of all keys and holders of the lock, but not of waiters,
 --          set by a take of the free lock; owner and record of the last exclusive holder: its
 --          token, and what is known of it ('' once it has released the lock for others); unended:

@@ -7,7 +7,9 @@
 --       ms waited, when it first came (server, us; 0: now), whether it will listen ("1", or
 --       "try": it is not known yet on this connection whether its user may call waiters), how
 --       long the run is remembered (ms), least time since the start of the last success (ms; 0:
---       any), "1" if it asks because it has not heard another waiter ask for long
+--       any), "1" if it asks because it has not heard another waiter ask for long, the fence that
+--       it proposes (us; 0: none), "1" if that is the fence of its lease on other servers, which it
+--       already has
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
@@ -23,6 +25,7 @@
 local token, ttl, id, again, wanted = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1', ARGV[5]
 local mode, slots, hold, refusal, waited = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local came, listens, remember, once_per, unseen = number(ARGV[11]), ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[15] == '1'
+local proposed, joins = tonumber(ARGV[16]), ARGV[17] == '1'
 
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -34,10 +37,18 @@ if is_new or came > now_us then came = now_us end
 -- A fence is the server's clock, or the last fence + 1 if that is higher. So fences rise even if
 -- keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53, in
 -- microseconds until 2255.
+--
+-- In a quorum the client proposes a fence, so that all servers give the same one. The proposal
+-- counts in place of the clock if it is within the last second. It is never above the clock, and
+-- a server that knows no fence goes by its clock alone. So a server that was emptied gives a
+-- higher fence than before. A lease that joins has its fence already.
 local function next_fence(last)
+  local clock = now_us
   last = number(last)
   if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
-  return whole(math.max(now_us, last + 1))
+  if joins then return whole(math.max(proposed, last)) end
+  if last > 0 and proposed > now_us - 1000000 and proposed <= now_us then clock = proposed end
+  return whole(math.max(clock, last + 1))
 end
 
 -- What every take writes into meta. Meta must not expire before the clock has passed the fence,
@@ -205,7 +216,7 @@ local function take_share(slot, last)
   if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that take is history
   note_take(fence, known.takes, known.waited_ms, known.run)
   local is_first, ends = not value, now + ttl
-  value = value or SHARED .. fence
+  value = value or SHARED .. whole(now_us)
   local record = record_in(new_record())
   record.fence, record.slot, record.round = fence, slot, value
   write_record(record, now, ttl)
