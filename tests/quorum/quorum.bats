@@ -498,7 +498,7 @@ ahead() {
     serve 2 ahead -86400 # so the fence of the other is to be written there
     for i in 1 2; do
         wait_until 20 redis_answers $i
-        fake_redis 'closing=function standing(' "$T/$i.sock" # the scripts that look at a lease: all but the take
+        fake_redis "closing='ours'" "$T/$i.sock" # the scripts that look at a lease: all but the take
         mv "$T/fake.sock" "$T/fake$i.sock"
     done
     export DLOCK_REDIS="unix://$T/fake1.sock unix://$T/fake2.sock $(url none)"
