@@ -56,7 +56,7 @@ def read_scripts(path):
 
 def part_of(text, part):
     """The script without the plain way, or the plain way alone; None if the script has none."""
-    way = re.search(r"local plain=\w+\(\)\nif plain then return plain end\n", text)
+    way = re.search(r"local (\w+)=\w+\(\)\nif \1 then return \1 end\n", text)
     if not way:
         return None
     return text[:way.start()] + text[way.end():] if part == "--rest" else text[:way.end()] + "return {'not plain'}"

@@ -12,12 +12,12 @@ shift 2
 echo '/* Made by src/store/redis/scripts/embed.sh out of the Lua scripts beside it. C99 asks no
  * more than 4095 bytes of a string; every compiler takes more. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"'
-# called: standard input without the functions (from "local function" to "end") that nothing calls. The others get
-# short names, except those that a table has for its fields.
+# called: standard input without the functions (from "local function" to "end") that nothing calls. The others, and
+# the variables beside them, get short names, except those that a table has for its fields.
 called() {
     awk -F"'" -v OFS="'" '
         { line[NR] = $0 }
-        function name_of(text) { gsub(/^local function |\(.*/, "", text); return text }
+        function name_of(text) { gsub(/^local (function )?|( =|\().*/, "", text); return text }
         function uses(pattern, from, to,    i) {
             for (i = 1; i <= NR; i++)
                 if ((i < from || i > to) && line[i] ~ pattern) return 1
@@ -44,7 +44,7 @@ called() {
             } while (gone)
             for (i = 1; i <= NR; i++) {
                 name = name_of(line[i])
-                if (line[i] !~ /^local function / || uses("[{,] ?" name " = ", 0, 0)) continue
+                if (line[i] !~ /^local (function )?[A-Za-z_]+( = |\()/ || name in short || uses("[{,] ?" name " = ", 0, 0)) continue
                 short[name] = sprintf("%c", 65 + count % 26) (count < 26 ? "" : int(count / 26))
                 count++
             }
