@@ -296,6 +296,26 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     ran read-catalogue
 }
 
+@test "Ansible: the files and the lines of the tasks are right, and the play is one" {
+    python3 -c 'import yaml' 2>/dev/null || skip 'no PyYAML'
+    kitchen
+    block Ansible 1 yaml >"$T/play.yaml"
+    stub make-report
+    stub migrate-report
+    task() { python3 -c 'import sys, yaml
+(play,) = yaml.safe_load(open(sys.argv[1]))
+found = [task for task in play["tasks"] if "ansible.builtin." + sys.argv[2] in task][int(sys.argv[3])]["ansible.builtin." + sys.argv[2]]
+print(found[sys.argv[4]] if len(sys.argv) > 4 else found)' "$T/play.yaml" "$@"; }
+    task copy 1 content >"$T/report.conf"
+    equals "$(DLOCK_CONFIG=$T/report.conf dlock --print-config report | grep -cE "^(nonblock = yes|ttl = 2h) .*$T/report.conf")" 2
+    sh -c "$(task command 0)"
+    DLOCK_CONFIG=$T/report.conf sh -c "$(task cron 0 job | sed 's|/usr/local/bin/||g')"
+    ran make-report
+    sh -c "$(task command 1 | sed 's|/usr/local/bin/||g')"
+    ran migrate-report
+    ! command -v ansible-playbook >/dev/null || ansible-playbook --syntax-check "$T/play.yaml"
+}
+
 @test "Docker: entrypoint and command are what runs the importer, once" {
     kitchen
     stub importer
