@@ -239,15 +239,26 @@ void proc_boot_id(char *text, size_t size)
     text[strcspn(text, "\n")] = '\0';
 }
 
+/* The number of our namespace of this kind, from a link such as pid:[4026531836]; 0: unknown.
+ * stat(2) has the same number, and takes three times as long. */
+static int64_t namespace_number(const char *path)
+{
+    char target[64];
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    target[length > 0 ? length : 0] = '\0';
+    const char *number = strchr(target, '[');
+    return number != NULL ? strtoll(number + 1, NULL, 10) : 0;
+}
+
 /* Source: time_namespaces(7). timens_offsets describes the namespace that children will be
  * in. A process that has made one may itself be in the first namespace until it forks or
  * executes a program. */
 static int64_t read_boot_offset(void)
 {
-    static const ino_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
+    static const int64_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
     char text[256], *end = NULL;
-    struct stat space;
-    if (stat("/proc/self/ns/time", &space) != 0 || space.st_ino == first_space ||
+    int64_t space = namespace_number("/proc/self/ns/time");
+    if (space == 0 || space == first_space ||
         !read_file("/proc/self/timens_offsets", text, sizeof text))
         return 0;
     const char *at = strstr(text, "boottime");
@@ -279,8 +290,7 @@ bool proc_is_ours(void)
 
 int64_t proc_pid_space(void)
 {
-    struct stat space;
-    return stat("/proc/self/ns/pid", &space) == 0 ? (int64_t)space.st_ino : 0;
+    return namespace_number("/proc/self/ns/pid");
 }
 
 /* --- children ------------------------------------------------------------ */

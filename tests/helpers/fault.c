@@ -606,17 +606,13 @@ int open64(const char *path, int flags, ...)
         fd >= 0 && strncmp(path, "/proc/", 6) == 0 && name != NULL && strcmp(name, "/stat") == 0;
     return is_stat ? same_start(fd) : fd;
 }
-int stat64(const char *restrict path, struct stat64 *restrict status)
+ssize_t readlink(const char *restrict path, char *restrict target, size_t size)
 {
     if (getenv("FAULT_NO_SPACE") != NULL && strcmp(path, "/proc/self/ns/pid") == 0) {
         errno = EACCES;
         return -1;
     }
-    return fstatat64(AT_FDCWD, path, status, 0);
-}
-int stat(const char *restrict path, struct stat *restrict status)
-{
-    return stat64(path, (struct stat64 *)(void *)status);
+    return readlinkat(AT_FDCWD, path, target, size);
 }
 #elif defined FAULT_protected_regular
 /* open(2) with O_CREAT fails if the file exists, as with fs.protected_regular. */
