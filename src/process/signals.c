@@ -37,21 +37,19 @@ static void add(sigset_t *set, const int *numbers, const sigset_t *ignored)
             sigaddset(set, *numbers);
 }
 
-static bool block(const sigset_t *set, sigset_t *original, struct errmsg *why)
-{
-    if (sigprocmask(SIG_BLOCK, set, original) == 0)
-        return true;
-    return errmsg_fail(why, false, "cannot block signals: %s", strerror(errno));
-}
-
-static bool listen_to(struct signals *signals, const sigset_t *set, struct errmsg *why)
+/* Blocks the signals of the set, which the descriptor reports, and others, which nothing reports.
+ * The mask from before goes to *original, unless that is NULL. */
+static bool listen_to(struct signals *signals, sigset_t *set, const int *others, sigset_t *original,
+                      struct errmsg *why)
 {
     int fd = signalfd(signals->fd, set, SFD_CLOEXEC | SFD_NONBLOCK);
 
     if (fd < 0)
         return errmsg_fail(why, false, "cannot listen for signals: %s", strerror(errno));
     signals->fd = fd;
-    return block(set, NULL, why);
+    add(set, others, &signals->ignored);
+    return sigprocmask(SIG_BLOCK, set, original) == 0 ||
+           errmsg_fail(why, false, "cannot block signals: %s", strerror(errno));
 }
 
 bool signals_open(struct signals *signals, struct errmsg *why)
@@ -61,11 +59,6 @@ bool signals_open(struct signals *signals, struct errmsg *why)
 
     signals->fd = -1;
     read_ignored(ignored);
-    sigemptyset(&set);
-    add(&set, blocked_for_good, ignored);
-    if (!block(&set, &signals->original, why))
-        return false;
-
     /* If SIGCHLD were ignored, the kernel would discard the command's status. */
     if (sigismember(ignored, SIGCHLD) == 1)
         signal(SIGCHLD, SIG_DFL);
@@ -74,22 +67,17 @@ bool signals_open(struct signals *signals, struct errmsg *why)
     add(&signals->ending, ending, ignored);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
         add(&signals->ending, (int[]){number, 0}, ignored);
-    return listen_to(signals, &signals->ending, why);
+    set = signals->ending;
+    return listen_to(signals, &set, blocked_for_good, &signals->original, why);
 }
 
 bool signals_widen(struct signals *signals, struct errmsg *why)
 {
-    sigset_t set;
+    sigset_t set = signals->ending;
 
-    sigemptyset(&set);
-    add(&set, blocked_beside_command, &signals->ignored);
-    if (!block(&set, NULL, why))
-        return false;
-
-    set = signals->ending;
     add(&set, passed_on, &signals->ignored);
     sigaddset(&set, SIGCHLD);
-    return listen_to(signals, &set, why);
+    return listen_to(signals, &set, blocked_beside_command, NULL, why);
 }
 
 void signals_narrow(const struct signals *signals)

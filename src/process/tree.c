@@ -337,9 +337,12 @@ bool tree_open(struct tree *tree, struct process_id head)
     *tree = TREE_OWN;
     if (!(head.pid == 0 ? except_children(tree) : tree_follow(tree, head)))
         return false;
-    for (size_t i = 0; i < sizeof tree->spare / sizeof *tree->spare; i++)
-        if ((tree->spare[i] = eventfd(0, EFD_CLOEXEC)) < 0)
+    for (size_t i = 0; i < sizeof tree->spare / sizeof *tree->spare; i++) {
+        int first = tree->spare[0];
+        tree->spare[i] = i == 0 ? eventfd(0, EFD_CLOEXEC) : fcntl(first, F_DUPFD_CLOEXEC, 0);
+        if (tree->spare[i] < 0)
             return false;
+    }
     return true;
 }
 
