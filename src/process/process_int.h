@@ -4,14 +4,17 @@
 
 #include "process/process.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 
-/* The most that the command's process needs until exec; most of it is for a path. */
-enum { SPAWN_STACK = 16 << 10 };
+/* Much more than the command's process needs until exec. It is no multiple of a page's size, so
+ * its used end and the used part of what follows are in one page: one page fault, not three. */
+enum { SPAWN_STACK = 10 << 10 };
 
 /* The state of the command, in memory that dlock shares with the command's process and its
  * guard, because a message could be lost if the socket is full. Zero at the start. */
 struct guard_page {
+    _Alignas(16) char stack[SPAWN_STACK]; /* of the command's process until exec; grows down */
     atomic_int exec_errno; /* written if the command's process fails to execute the command */
     atomic_int command;    /* the command's pid; 0: not started */
     atomic_int stops;      /* how often the command has been stopped */
@@ -21,7 +24,7 @@ struct guard_page {
     /* Used until exec, by spawn() and the command's process: */
     const struct command *plan;
     pid_t parent;
-    _Alignas(16) char stack[SPAWN_STACK];
+    char path[PATH_MAX + NAME_MAX + 2];
     const char *script_argv[]; /* for "/bin/sh" and all of plan->argv */
 };
 

@@ -37,7 +37,6 @@
 #include "util/fileutils.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -121,7 +120,7 @@ static int execute(struct guard_page *page)
     const char *name = page->plan->argv[0];
     size_t length = strlen(name);
     const char *folder = getenv("PATH");
-    char path[PATH_MAX + NAME_MAX + 2];
+    char *path = page->path;
     bool refused = false;
     int error = ENOENT;
 
