@@ -190,3 +190,9 @@ newer_holds() {
     newer --resume paused
     newer -n paused true
 }
+
+@test "a newer dlock adds its runs to the history of an older one" {
+    fails_with 7 '' dlock job sh -c 'exit 7'
+    fails_with 8 '' newer job sh -c 'exit 8'
+    equals "$(newer --history --json job | query '[(r["status"], r["duration"] is not None) for r in s["runs"]]')" '[(8, True), (7, True)]'
+}

@@ -54,7 +54,7 @@ print(eval(sys.argv[1]))' "$2"
     [ "$(dlock --list --all | wc -l)" -eq 1025 ]
 }
 
-@test "a directory that remembers no run needs no more room than before, and one run needs one page" {
+@test "a directory that remembers no run needs no more room than before, and one run needs two pages" {
     dlock --remember=0 job true
     equals "$(stat -c %s "$TABLE")" $((256 + 384 * 1024))
     local before
@@ -184,4 +184,94 @@ is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
     [[ $output != *'last run'* ]]
     fails_with 64 'once-per: a --lock-file ' dlock --lock-file="$T/exact" --once-per=1h job true
     fails_with 64 '--ran-within' dlock --lock-file="$T/exact" --ran-within=1h job
+}
+
+# --- the history, which has a page of its own ---------------------------------
+
+# past: the exit statuses in the history of job, newest first; "?" after a run without a length.
+past() {
+    (dlock --history --json job || true) | python3 -c '
+import json, sys
+print(*["%s%s" % (r["status"], "?" * (r["duration"] is None)) for r in json.load(sys.stdin)["runs"]])'
+}
+# on_page CODE: changes the page of the history; f is the table, at its start.
+on_page() {
+    python3 - "$TABLE" "$T/page" "$1" <<'P'
+import os, sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(f.read().index(b"\t3600000\t") // 4096 * 4096)
+    exec(sys.argv[3])
+P
+}
+
+@test "a history that is torn or garbage is none: the last run is known, and the next one starts another" {
+    local damage
+    for damage in 'f.write(b"\0" * 8)' 'f.seek(20, 1); f.write(b"x")' 'f.seek(3000, 1); f.write(b"x")' 'f.write(os.urandom(4096))'; do
+        dlock job true
+        on_page "$damage"
+        equals "$(past)" ''
+        equals "$(memory job '(r["status"], g["status"])')" '(0, 0)'
+        fails_with 7 '' dlock job sh -c 'exit 7'
+        equals "$(past)" 7
+        dlock --remember=0 job true
+    done
+}
+
+@test "dlock is killed once the run is recorded, and before its history is: only that run is missing" {
+    fails_with 1 '' dlock job sh -c 'exit 1'
+    on_page 'open(sys.argv[2], "wb").write(f.read(4096))'
+    fails_with 2 '' dlock job sh -c 'exit 2'
+    on_page 'f.write(open(sys.argv[2], "rb").read())'
+    equals "$(past)" 1
+    equals "$(memory job 'r["status"]')" 2
+    fails_with 3 '' dlock job sh -c 'exit 3'
+    equals "$(past)" '3 1'
+}
+
+@test "the table of an older dlock has no history: the last run is known, and the next one is added" {
+    fails_with 7 '' dlock job sh -c 'exit 7'
+    python3 - "$TABLE" <<'P'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(16 + 32)
+    f.write(b"\0" * 128)
+    f.truncate((97 + 256) * 4096)
+P
+    equals "$(memory job 'r["status"]') $(past)" '7 '
+    fails_with 8 '' dlock job sh -c 'exit 8'
+    equals "$(past)" 8
+}
+
+@test "the clock is set back while a command runs: its length is not known" {
+    set_wall 0
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job sh -c "echo -3600 >'$T/wall_clock.tmp' && mv '$T/wall_clock.tmp' '$T/wall_clock'"
+    fails_with 7 '' dlock job sh -c 'exit 7'
+    equals "$(past)" '7 0?'
+}
+
+@test "a full disk: the run is remembered without the history if there is room for it" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    mkdir -m 700 "$T/locks"
+    run unshare -m sh -c "mount -t tmpfs -o size=\$((99 * $(getconf PAGESIZE))),mode=700 none '$T/locks' &&
+        '$DLOCK' job sh -c 'exit 7'; echo \$?; '$DLOCK' --status job; '$DLOCK' --history job"
+    [[ $output == 7$'\n''job: free, released '*', exit status 7'*$'\n''job: no run is known' ]]
+}
+
+@test "a full table: a name has nothing of the history of the one whose place it has" {
+    fails_with 7 '' dlock before sh -c 'exit 7'
+    fill_table "$TABLE" 0 3600 0
+    python3 - "$TABLE" <<'P' # the history of another name is in each place
+import sys
+with open(sys.argv[1], "r+b") as f:
+    whole = f.read()
+    page = whole.index(b"\t3600000\t") // 4096 * 4096
+    f.seek(16 + 32)
+    f.write(b"\xff" * 128)
+    for number in range(1024):
+        f.seek((97 + 256 + number) * 4096)
+        f.write(whole[page:page + 4096])
+P
+    sleep 3.1 # until then these are in use
+    dlock job true
+    equals "$(past)" 0
 }
