@@ -151,6 +151,23 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     block 'Did it run tonight?' 1 yaml | grep -oE 'dlock_[a-z_]+' | while read -r metric; do grep -q "^$metric{" "$T/dlock.prom"; done
 }
 
+@test "how long does it take: --history, a line if the last run was slow, and metrics" {
+    kitchen
+    command -v jq >/dev/null || skip 'no jq'
+    local i
+    fails_with 1 'mirror: no run is known' cook 'How long does it take, and which TTL?' 1
+    for ((i = 0; i < 10; i++)); do dlock mirror -- true; done
+    fails_with 0 '10 succeeded; usually ' cook 'How long does it take, and which TTL?' 1
+    equals "$(dlock --history --json mirror | jq '.enough == 10')" true
+    dlock mirror -- sleep 0.5
+    fails_with 0 "^mirror took [0-9.]+ s on $(hostname), usually [0-9.]+ s\$" cook 'A run is slower than usual' 1
+    dlock mirror -- true
+    run cook 'A run is slower than usual' 1
+    equals "$status $output" '0 '
+    dlock-textfile "$T/dlock.prom" mirror
+    block 'A run is slower than usual' 1 yaml | grep -oE 'dlock_[a-z_]+' | while read -r metric; do grep -q "^$metric{" "$T/dlock.prom"; done
+}
+
 @test "once a day on a fleet: a success is enough, a failure is tried again, and nothing is said" {
     kitchen
     local line

@@ -202,6 +202,25 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     at_least "$(sample dlock_last_run_timestamp_seconds report)" "$before"
 }
 
+@test "dlock-textfile: how long the last run took, and the median and the longest of the successes" {
+    local metric time
+    dlock-textfile "$T/dlock.prom" report
+    for metric in last_run_duration run_duration_median run_duration_longest; do
+        equals "$(sample "dlock_${metric}_seconds" report)" none
+    done
+    for time in 0 0.05 0.3; do
+        dlock report sleep "$time"
+    done
+    fails_with 7 '' dlock report sh -c 'sleep 0.5; exit 7'
+    dlock-textfile "$T/dlock.prom" report
+    at_least "$(sample dlock_last_run_duration_seconds report)" 0.5
+    at_least "$(sample dlock_run_duration_median_seconds report)" 0.05
+    at_least "$(sample dlock_run_duration_longest_seconds report)" 0.3
+    at_least "$(sample dlock_run_duration_longest_seconds report)" "$(sample dlock_run_duration_median_seconds report)"
+    equals "$(dlock --history --json report | python3 -c 'import json, sys; print(json.load(sys.stdin)["typical"]["longest"])')" \
+        "$(sample dlock_run_duration_longest_seconds report)"
+}
+
 @test "dlock-textfile: without names it is of all locks that are held, whatever they are called" {
     local name odd
     odd=$(printf '"a\\b\\n" {key="\303\244"} -')
