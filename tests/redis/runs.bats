@@ -210,14 +210,14 @@ row() { printf '%s\t%s\t%s\t%s' "$1" "$2" "$3" "$(hostname)"; }
 }
 
 @test "the history: 32 runs are kept, whatever others wrote there" {
-    redis hset "$META" history "$(printf '%s\n' x "$(seq -s ' ' 100)" $'1\t2\tstatus 0')"
+    redis hset "$META" run x history "$(printf '%s\n' x "$(seq -s ' ' 100)" $'1\t2\tstatus 0')"
     for ((i = 0; i < 33; i++)); do dlock job true; done
     equals "$(history | wc -l)" 32
     equals "$(history | grep -cP '^1\d{12}\t\d{1,5}\tstatus 0\t3600000\t[^\t]+$')" 32
 }
 
 @test "the history: a refusal says how long the holder usually takes, in spite of rows that cannot be read" {
-    redis hset "$META" history "$(for _ in 1 2 3 4 5; do printf '%s\n' $'\e[31m\xff' $'1700000000000\t720000\tstatus 0\t3600000\th'; done)"
+    redis hset "$META" run x history "$(for _ in 1 2 3 4 5; do printf '%s\n' $'\e[31m\xff' $'1700000000000\t720000\tstatus 0\t3600000\th'; done)"
     hold_lock job
     fails_with 75 'usually 12m, about 1[12]m left' dlock -w 0.1 job true
 }

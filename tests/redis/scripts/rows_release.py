@@ -104,7 +104,7 @@ EXCLUSIVE = [
 def with_history(before, *rows, result="status 0", took=1500, **words):
     """Its release, if that is the history before; the rows that are the history then."""
     changes = remembered(result, int(result not in ("status 0", "ended")), int(result != "status 0"), run(2500, result) if result == "status 0" else "")
-    return [{**A, "meta history": before}, release("A", "a", result=result, **words), RELEASED, {**OUT, **changes, "meta history": "".join(rows)}]
+    return [{**A, "meta run": run(2, "status 9"), "meta history": before}, release("A", "a", result=result, **words), RELEASED, {**OUT, **changes, "meta history": "".join(rows)}]
 
 
 MOST = HISTORY_MOST - 1  # beside the new one
@@ -125,7 +125,7 @@ HISTORY = [
     row("no end of a line: it is none of ours", *with_history("x" * 5000, past("status 0")), plain=True),
     row("the last row is cut in two", *with_history(OLD[0] + OLD[1][:-3], past("status 0"), OLD[0]), plain=True),
     row("a row that cannot be read stays", *with_history("x\n" + OLD[0], past("status 0"), "x\n", OLD[0]), plain=True),
-    row("its clock was set back: no length", {**A, "meta history": OLD[0]}, release("A", "a", began=2600, result="ended"), RELEASED,
+    row("its clock was set back: no length", {**A, "meta run": run(2, "status 9"), "meta history": OLD[0]}, release("A", "a", began=2600, result="ended"), RELEASED,
         {**OUT, **remembered("ended", 0, 1, since=2600), "meta history": past("ended", "", 2600) + OLD[0]}, plain=True),
     row("its host is long, and cut before an escape", held_by("A", "a", stored=record("a", host="h" * 62 + "%09v")), release("A", "a", result="ended"),
         RELEASED, {**OUT, **remembered("ended", 0, 1), "meta run": run(2500, "ended").replace("h", "h" * 62 + "%09v"),
@@ -139,9 +139,11 @@ HISTORY = [
         {**OUT, **remembered("ended", 0, 1)}),
     row("fields of a newer dlock stay", {**A, "meta other": "x", "meta typical": "y"}, release("A", "a", result="ended"), RELEASED,
         {**OUT, **remembered("ended", 0, 1)}, plain=True),
-    row("a share", shared(sharer("A", "a"), sharer("B", "b"), history=OLD[0]), release("A", "a", result="ended"), RELEASED,
+    row("a share", shared(sharer("A", "a"), sharer("B", "b"), run=run(2, "status 9"), history=OLD[0]), release("A", "a", result="ended"), RELEASED,
         {**NOTED, **gone("holder:A", "holder:A ends", "holders A"), **remembered("ended", 0, 1), "meta history": past("ended") + OLD[0]}),
-    row("nothing has run", {**A, "meta history": OLD[0]}, release("A", "a"), RELEASED, OUT, plain=True),
+    row("an older dlock was to remember nothing: what was before is gone", {**A, "meta history": OLD[0]}, release("A", "a", result="ended"), RELEASED,
+        {**OUT, **remembered("ended", 0, 1)}, plain=True),
+    row("nothing has run", {**A, "meta run": run(2, "status 9"), "meta success": "", "meta failures": 1, "meta runs": 1, "meta history": OLD[0]}, release("A", "a"), RELEASED, OUT, plain=True),
     row("no runs are remembered", {**A, "meta kept": "0"}, release("A", "a", result="ended"), RELEASED, OUT, plain=True),
 ]
 

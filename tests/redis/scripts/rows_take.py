@@ -39,7 +39,7 @@ FREE = [
     row("the last holder's lease ended before it released", without(A, "lock"), take("B"), taken(), {**AGAIN, **LOST}),
     row("and the runs before that one are counted", {**without(A, "lock"), "meta failures": 3, "meta runs": 5, "meta success": run(2, "status 0")},
         take("B"), taken(), {**AGAIN, **LOST, "meta failures": 4, "meta runs": 6, "meta success": run(2, "status 0")}),
-    row("and the history has one more, whose length is not known", {**without(A, "lock"), "meta history": past("status 0")}, take("B"), taken(),
+    row("and the history has one more, whose length is not known", {**without(A, "lock"), "meta run": run(2, "status 0"), "meta history": past("status 0")}, take("B"), taken(),
         {**AGAIN, **LOST, "meta history": past("lost", "") + past("status 0")}),
     row("and no runs were to be remembered", {**without(A, "lock"), "meta kept": 0}, take("B"), taken(), {**AGAIN, "meta kept": KEPT}),
     row("and its record cannot be read", {**without(A, "lock"), "meta record": "?"}, take("B"), taken(), AGAIN),
@@ -85,7 +85,7 @@ LOST_REPLY = [
 
 REFUSED = [
     row("held", A, take("B"), BY_A),
-    row("held, and how long the last runs took", {**A, "meta history": past("status 0")}, take("B"), held(TTL, record("a"), history=past("status 0"))),
+    row("held, and how long the last runs took", {**A, "meta run": run(2, "status 0"), "meta history": past("status 0")}, take("B"), held(TTL, record("a"), history=past("status 0"))),
     row("held, to be shared", A, share("B"), BY_A),
     row("held by a shell that has detached it", held_by("A", "a", stored=record("a", detached="1")), take("B"), held(TTL, record("a", detached="1"))),
     row("held without an end", without(A, "lock ends"), take("B"), held(-1, record("a"))),
