@@ -136,9 +136,9 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
         sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' >"$T/lines"
     [ "$(wc -l <"$T/lines")" -ge 6 ]
     equals "$(grep -vxF -f "$SRC/doc/examples/importer.service" "$T/lines")" ''
-    shape() { sed -E 's/[0-9]+/0/g; s/(next|0rd) in line/you are next/'; }
+    shape() { sed -E 's/[0-9]+/0/g; s/(next|0rd) in line/you are next/; s/█/#/g; s/░/./g'; }
     local pictured
-    pictured=$(sed -n 's|.*>\(waiting .*\)</text>|\1|p' "$SRC/doc/waiting.svg")
+    pictured=$(sed -n 's|^.*<desc.* / \(waiting .*\)$|\1|p' "$SRC/doc/waiting.svg")
     equals "$(block doc/dlock-process.7 'waiting 12s' | shape)" "$(shape <<<"$pictured")"
 }
 

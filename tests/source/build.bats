@@ -288,6 +288,7 @@ copy_tree() {
 644 usr/share/doc/dlock/examples/importer.timer
 644 usr/share/doc/dlock/examples/leader.service
 644 usr/share/doc/dlock/handoff.svg
+644 usr/share/doc/dlock/history.svg
 644 usr/share/doc/dlock/reliability.md
 644 usr/share/doc/dlock/sharers.svg
 644 usr/share/doc/dlock/threat-model.md
