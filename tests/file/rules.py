@@ -31,6 +31,8 @@ OTHERWISE = {
     "it has another fence on this server of a quorum",
     # Of a lock that is paused no holder is named whom the request could join.
     "paused: nobody joins", "paused for longer than its lease",
+    # The table beside the files keeps the history apart from the last run.
+    "an older dlock was to remember nothing: what was before is gone",
     # The record of a file is read as a whole, or not at all.
     "its TTL cannot be read",
     # An exclusive holder in a file always has the highest fence.
