@@ -22,7 +22,8 @@ struct run {
     const char *shell_argv[4];
     const char *const *argv;
     struct acquisition lock;
-    struct environment environment; /* of the command */
+    struct environment environment;    /* of the command */
+    struct supervised_command command; /* with its watch and its guard */
     struct watchdog heartbeat;
     struct report report;
 };
@@ -255,7 +256,7 @@ static int run_command(struct run *run)
     if (!signals_widen(&lock->signals, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
 
-    struct supervised_command plan = {
+    run->command = (struct supervised_command){
         .backend = lock->backend,
         .lease = &lock->lease,
         .command = {.argv = run->argv,
@@ -266,9 +267,12 @@ static int run_command(struct run *run)
         .end = plan_expiry(run->options),
         .heartbeat = &run->heartbeat,
     };
-    supervise_command(&plan, &outcome);
+    supervise_command(&run->command, &outcome);
+    int status = finish(run, &outcome);
+    if (outcome.started)
+        supervise_command_close(&run->command);
     watchdog_close(&run->heartbeat);
-    return finish(run, &outcome);
+    return status;
 }
 
 int action_run(const struct options *options, struct messages *out)

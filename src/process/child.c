@@ -114,7 +114,7 @@ static void stop_orphan_guard(struct child *child)
 {
     if (child->orphan_guard < 0)
         return;
-    process_kill_child(child->orphan_guard); /* processes that are left now are meant to stay */
+    process_kill_child(child->orphan_guard);
     tree_reaped(&child->tree, child->orphan_guard);
     child->orphan_guard = -1;
 }
@@ -131,6 +131,12 @@ bool child_guard_orphans(struct child *child, const char *held)
     stop_orphan_guard(child);
     errno = ENOMEM;
     return false;
+}
+
+void child_dismiss_guard(const struct child *child)
+{
+    if (child->orphan_guard >= 0)
+        kill(child->orphan_guard, SIGKILL);
 }
 
 void child_close(struct child *child)

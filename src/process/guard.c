@@ -32,7 +32,7 @@
  *   dlock is killed -> the kernel wakes the guard, which kills the processes until none is left.
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
  *   dlock is killed while it does that -> the guard kills the processes that dlock has stopped.
- *   the command ends -> dlock ends the guard before it releases the lock. A guard that outlived
+ *   the command ends -> dlock kills the guard, releases the lock, and waits for the guard. A guard that outlived
  *       dlock would remain as a zombie in a container whose pid 1 does not reap.
  *   the guard is killed -> dlock goes on without it. */
 #include "process/process_int.h"

@@ -91,6 +91,9 @@ bool child_pass_signals_on(struct child *child);
  * continued. So the shell sees a stopped job, and fg continues it. */
 void child_stop_with_command(struct child *child);
 
+/* Ends the guard beside the command, without waiting for it: what is left now is meant to stay. */
+void child_dismiss_guard(const struct child *child);
+
 void child_close(struct child *child);
 
 /* Kills our child, but not its descendants, and reaps it. */

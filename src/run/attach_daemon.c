@@ -292,13 +292,15 @@ __attribute__((noreturn)) static void guard_lock(struct guard *guard,
     close(guard->ready_fd);
     if (wanted)
         supervise(&guard->supervision);
-    else
+    else {
         lock->lease.hold = deadline_now(); /* nothing was done under the lock */
-    supervise_close(&guard->supervision);
+        (void)watch_take(&guard->supervision.watch);
+    }
     attach_record_close(&guard->attached, guard->supervision.end.released);
-    tree_close(&guard->family);
     if (!guard->supervision.end.released)
         release(guard, wanted);
+    supervise_close(&guard->supervision);
+    tree_close(&guard->family);
     _exit(acquisition_close(lock, STATUS_OK));
 }
 

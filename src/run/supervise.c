@@ -1,6 +1,7 @@
 /* One loop watches the lease and the worker. Which thread owns what:
  *
- *   the backend   this thread until the watch thread starts, and again after that was joined.
+ *   the backend   this thread until the watch thread starts, and again once this thread has
+ *                 taken it (run/watch.c).
  *   the worker    this thread alone signals and reaps, so that no pid is signalled after it is
  *                 free.
  *   the deadline  this thread, by a timer on the boot clock, which fires at once after a suspend
@@ -29,6 +30,18 @@
  *       still passes signals on to it; a guard of --attach exits.
  *   the guard of --tree is killed -> the kernel kills the command, whose descendants become
  *       dlock's, and dlock kills them.
+ *
+ * The release comes first. When the command has ended, others wait for the lock, and nobody waits
+ * for the watch thread and the guard beside the command to end. Orders:
+ *
+ *   expiry_judge() has seen whether the lease lasted -> the guard is killed (before that, it
+ *       would still kill what a killed dlock leaves) -> the release -> both are waited for.
+ *   dlock is killed between kill(2) and the release -> the guard can run no more, so the
+ *       processes that the command has left live on, as after a release. A file lock is free
+ *       once both have ended; a lock in Redis is held until its lease ends.
+ *   dlock is killed after the release -> the same, and the lock is free.
+ *   --tree -> the command counts as ended when its last descendant has; its guard, the parent,
+ *       then has ended, too.
  *
  * The watch thread starts when the command has run for a moment. For a command that ends at
  * once, the watch would cost more than everything else: a thread, two round trips to Redis, or
@@ -82,11 +95,8 @@ bool supervise_open(struct supervision *run, struct backend *backend,
 
 void supervise_close(struct supervision *run)
 {
-    run->end.state = watch_stop(&run->watch);
     watch_close(&run->watch);
     fd_close(&run->timer_fd);
-    if (run->begun)
-        expiry_judge(&run->end);
 }
 
 /* True if the worker has ended and, if it was stopped, none of its processes is left. */
@@ -124,13 +134,14 @@ void supervise(struct supervision *run)
 {
     const struct worker *worker = &run->end.worker;
 
-    run->begun = true;
     while (!is_over(run)) {
         run->end.state = watch_read(&run->watch);
         expiry_act(&run->end);
         if (!worker->attend(worker->data))
             wait_for_event(run);
     }
+    run->end.state = watch_take(&run->watch);
+    expiry_judge(&run->end);
 }
 
 /* --- the command --------------------------------------------------------- */
@@ -144,49 +155,39 @@ static const struct duration first_look = {1 * NS_PER_S};
 /* The order of run->fds. */
 enum { SIGNALS, HEARTBEAT, GUARD, EXEC };
 
-struct command_run {
-    const struct supervised_command *plan;
-    struct supervision supervision; /* `due`: when the watch starts */
-    struct child child;
-    struct deadline look_at; /* when a check is due if the watch has not started */
-    bool warned;             /* that the guard or the watch has not started */
-    bool judged;             /* whether the command has started */
-};
-
 static void signal_command(void *data, int number, struct deadline until)
 {
-    struct command_run *run = data;
+    struct supervised_command *run = data;
     child_signal_tree(&run->child, number, until);
 }
 
 static struct tree_count command_left(void *data)
 {
-    struct command_run *run = data;
+    struct supervised_command *run = data;
     return child_left(&run->child);
 }
 
 /* With --heartbeat, the command itself reports to the service manager when it is ready. */
-static void say_started(const struct command_run *run)
+static void say_started(const struct supervised_command *run)
 {
-    const struct supervised_command *plan = run->plan;
-    const struct messages *out = plan->command.out;
+    const struct messages *out = run->command.out;
     char until[40];
 
-    say_verbose(out, "started %s, pid %ld", plan->command.argv[0], (long)run->child.command);
+    say_verbose(out, "started %s, pid %ld", run->command.argv[0], (long)run->child.command);
     if (out->notify.fd < 0)
         return; /* the file of the time zone need not be read */
-    wall_format_local(wall_at_ms(plan->lease->deadline), until, sizeof until);
+    wall_format_local(wall_at_ms(run->lease->deadline), until, sizeof until);
     if (!run->supervision.end.over)
-        say_status(out, "holding the lock %s until %s, running %s", plan->lease->name, until,
-                   plan->command.argv[0]);
-    if (plan->heartbeat->fd < 0)
+        say_status(out, "holding the lock %s until %s, running %s", run->lease->name, until,
+                   run->command.argv[0]);
+    if (run->heartbeat->fd < 0)
         sd_notify_send(&out->notify, "READY=1");
 }
 
 /* Nobody may want to know: then this does not look into /proc. */
-static void report_start(struct command_run *run)
+static void report_start(struct supervised_command *run)
 {
-    const struct messages *out = run->plan->command.out;
+    const struct messages *out = run->command.out;
     bool started;
 
     if (run->judged || (out->verbosity < 1 && out->notify.fd < 0))
@@ -198,7 +199,7 @@ static void report_start(struct command_run *run)
 
 static bool command_has_ended(void *data)
 {
-    struct command_run *run = data;
+    struct supervised_command *run = data;
     struct expiry *end = &run->supervision.end;
     struct child *child = &run->child;
     bool had_ended = child->command_ended;
@@ -218,10 +219,10 @@ static bool command_has_ended(void *data)
     return child->ended;
 }
 
-static void start_watching(struct command_run *run)
+static void start_watching(struct supervised_command *run)
 {
     struct supervision *supervision = &run->supervision;
-    const char *held = environment_get(run->plan->command.environment, "DLOCK_HELD");
+    const char *held = environment_get(run->command.environment, "DLOCK_HELD");
     struct errmsg why = {""};
 
     supervision->due = DEADLINE_NEVER;
@@ -242,11 +243,11 @@ static void start_watching(struct command_run *run)
 
 /* Reads as long as the command runs, whatever has become of the lease: the sender of a
  * notification blocks until there is room for it. */
-static void read_heartbeat(struct command_run *run)
+static void read_heartbeat(struct supervised_command *run)
 {
-    const struct watchdog *heartbeat = run->plan->heartbeat;
+    const struct watchdog *heartbeat = run->heartbeat;
 
-    if (heartbeat->fd < 0 || !watchdog_read(heartbeat, &run->plan->command.out->notify))
+    if (heartbeat->fd < 0 || !watchdog_read(heartbeat, &run->command.out->notify))
         return;
     run->supervision.end.beaten = deadline_now();
     watch_beat(&run->supervision.watch);
@@ -255,7 +256,7 @@ static void read_heartbeat(struct command_run *run)
 /* True if a child has changed. */
 static bool attend_command(void *data)
 {
-    struct command_run *run = data;
+    struct supervised_command *run = data;
     struct supervision *supervision = &run->supervision;
 
     if (supervision->end.phase != RUNNING)
@@ -272,25 +273,23 @@ static bool attend_command(void *data)
 }
 
 /* From the start of the command to its end. */
-static void supervise_child(struct command_run *run, struct outcome *outcome)
+static void supervise_child(struct supervised_command *run, struct outcome *outcome)
 {
-    const struct supervised_command *plan = run->plan;
     struct supervision *supervision = &run->supervision;
     struct child *child = &run->child;
 
-    supervision->fds[SIGNALS] = plan->command.signals->fd;
-    supervision->fds[HEARTBEAT] = plan->heartbeat->fd;
+    supervision->fds[SIGNALS] = run->command.signals->fd;
+    supervision->fds[HEARTBEAT] = run->heartbeat->fd;
     /* With --heartbeat the watch starts at once, because the first heartbeat may come at once and
      * does not start the watch. */
-    supervision->due = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
+    supervision->due = run->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
     run->look_at = deadline_earlier(
         deadline_after(first_look),
-        deadline_minus(plan->lease->deadline, lease_grace(plan->lease->set, plan->end.grace)));
+        deadline_minus(run->lease->deadline, lease_grace(run->lease->set, run->end.grace)));
     supervise(supervision);
     (void)child_pass_signals_on(child);
     read_heartbeat(run); /* reads the last messages */
-    supervise_close(supervision);
-    child_close(child);
+    child_dismiss_guard(child);
 
     outcome->released = supervision->end.released;
     outcome->lease_over = supervision->end.over;
@@ -301,36 +300,40 @@ static void supervise_child(struct command_run *run, struct outcome *outcome)
         outcome->signalled = WTERMSIG(child->status);
 }
 
-void supervise_command(const struct supervised_command *plan, struct outcome *outcome)
+void supervise_command(struct supervised_command *run, struct outcome *outcome)
 {
-    struct command_run run = {.plan = plan};
-
     *outcome = (struct outcome){0};
     /* If dlock was frozen after the take, or the answer came too late, nothing may start. */
-    if (lease_as_good_as_over(plan->lease)) {
+    if (lease_as_good_as_over(run->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease ended before the command could be started");
         return;
     }
     /* From the fork on, the command too receives signals to the whole group. (A key typed in the
      * microseconds before that is lost.) */
-    outcome->signalled = signals_ended_by(plan->command.signals);
+    outcome->signalled = signals_ended_by(run->command.signals);
     if (outcome->signalled != 0)
         return;
 
-    run.supervision.end = (struct expiry){
-        .out = plan->command.out,
-        .lease = plan->lease,
-        .worker = {"the command", &run, signal_command, command_has_ended, command_left,
+    run->supervision.end = (struct expiry){
+        .out = run->command.out,
+        .lease = run->lease,
+        .worker = {"the command", run, signal_command, command_has_ended, command_left,
                    attend_command},
-        .plan = plan->end,
-        .beaten = plan->heartbeat->fd >= 0 ? plan->lease->taken : (struct deadline){0},
+        .plan = run->end,
+        .beaten = run->heartbeat->fd >= 0 ? run->lease->taken : (struct deadline){0},
     };
     outcome->started =
-        supervise_open(&run.supervision, plan->backend, plan->heartbeat, &outcome->error) &&
-        child_start(&run.child, &plan->command, &outcome->error);
+        supervise_open(&run->supervision, run->backend, run->heartbeat, &outcome->error) &&
+        child_start(&run->child, &run->command, &outcome->error);
     if (outcome->started)
-        supervise_child(&run, outcome);
+        supervise_child(run, outcome);
     else
-        supervise_close(&run.supervision);
+        supervise_close(&run->supervision);
+}
+
+void supervise_command_close(struct supervised_command *run)
+{
+    supervise_close(&run->supervision);
+    child_close(&run->child);
 }

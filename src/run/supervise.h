@@ -16,7 +16,6 @@ struct supervision {
     struct expiry end; /* the caller sets its members */
     struct watch watch;
     int timer_fd;
-    bool begun; /* supervise() was called */
     /* The worker's, which may change them in attend(): */
     int fds[WORKER_FDS]; /* end the wait when they are readable; -1: none */
     struct deadline due; /* the wait ends then, too */
@@ -28,19 +27,26 @@ struct supervision {
 bool supervise_open(struct supervision *run, struct backend *backend,
                     const struct watchdog *heartbeat, struct errmsg *why);
 
-/* Returns once the worker has ended and, if it was stopped, all of its processes. */
+/* Returns once the worker has ended and, if it was stopped, all of its processes. Then run->end
+ * holds what became of the lease, and the backend is the caller's again. */
 void supervise(struct supervision *run);
 
-/* Stops the watch, which gives the backend back. After supervise(), run->end then holds what
- * became of the lease. */
+/* Joins the thread of the watch, for which the release of the lock need not wait. */
 void supervise_close(struct supervision *run);
 
 struct supervised_command {
+    /* Set by the caller: */
     struct backend *backend;
     struct lease *lease; /* its deadline follows what the watch adopts */
     struct command command;
     struct expiry_plan end;
     const struct watchdog *heartbeat; /* of the command; its fd -1: none */
+    /* run/supervise.c's own: */
+    struct supervision supervision; /* `due`: when the watch starts */
+    struct child child;
+    struct deadline look_at; /* when a check is due if the watch has not started */
+    bool warned;             /* that the guard or the watch has not started */
+    bool judged;             /* whether the command has started */
 };
 
 struct outcome {
@@ -56,7 +62,11 @@ struct outcome {
 };
 
 /* Runs the command and stops it when the lease ends or is lost. Returns once the command has
- * ended and, if it was stopped, all its descendants. */
-void supervise_command(const struct supervised_command *plan, struct outcome *outcome);
+ * ended and, if it was stopped, all its descendants. If it was started, the caller releases the
+ * lock, and then calls supervise_command_close(). *run must not move. */
+void supervise_command(struct supervised_command *run, struct outcome *outcome);
+
+/* Waits for the thread and the guard, which have nothing more to do, to end. */
+void supervise_command_close(struct supervised_command *run);
 
 #endif

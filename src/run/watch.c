@@ -1,14 +1,17 @@
 /* Two threads, and what each of them owns when:
  *
  *   backend (its connection, its file)  the main thread until watch_start(), the
- *                            watch thread until watch_stop() has joined it, the
- *                            main thread again. Never both, so no mutex is needed.
- *                            As long as dlock cannot start the watch thread, the
- *                            main thread looks (watch_look_alone()).
+ *                            watch thread until watch_take(), the main thread
+ *                            again. Never both, so no mutex is needed: watch->owner
+ *                            says which. As long as dlock cannot start the watch
+ *                            thread, the main thread looks (watch_look_alone()).
  *   watch->lease             a copy; it belongs to the thread that has the backend.
  *   watch->state             both, under the mutex. Written by the thread that has
  *                            the backend; news_fd shows that there is something to read.
  *   watch->quit              both: set once, before quit_fd is written.
+ *   what the thread polls    the thread, until it is joined: quit_fd, beat_fd and
+ *                            store_fd. The last is a copy, because the main thread
+ *                            may close the backend's own while the thread sleeps.
  *   the heartbeat's socket   both: the thread that reads a message owns it, and no
  *                            message is read twice.
  *   the command              the main thread alone: it sends every signal and
@@ -31,12 +34,24 @@
  *   5. The command, or another process with its token, releases the lock ->
  *      WATCH_RELEASED, which is final too. There is nothing left to watch, and no
  *      reason to stop the command.
- *   6. The command ends -> watch_stop() writes quit_fd, which ends every wait of the
- *      thread, joins the thread, and reads the last state: a loss found in the very
- *      last check still counts.
+ *   6. The command ends -> the main thread takes the backend: see below.
  *   7. The whole process was frozen -> on waking, the main thread's timer and the
  *      watch thread's wait are both over. Whichever thread runs first, the main
  *      thread reads the boot clock before it accepts any end of the command.
+ *
+ * The main thread takes the backend when the command has ended. The release must not wait for a
+ * thread to wake up and end, so `owner` is swapped from ASLEEP to TAKEN in one step, and the thread
+ * is joined after the release. Orders:
+ *   1. The thread sleeps -> TAKEN -> when the thread wakes, for whatever reason, its own swap from
+ *      ASLEEP to BUSY fails, and it ends without touching anything.
+ *   2. The thread has published a state, such as a new deadline, and sleeps -> TAKEN -> the main
+ *      thread reads that state, even if it has not read news_fd yet.
+ *   3. A notification has come, and the thread has not swapped yet -> TAKEN -> nobody reads the
+ *      notification. The compare-and-delete of the release decides, and a loss counts.
+ *   4. The thread has swapped -> it is BUSY -> the main thread writes quit_fd, which ends every
+ *      wait of the thread, joins it, and reads the last state: a loss that the last look has
+ *      found counts.
+ *   5. The thread has ended by itself -> BUSY, and the join returns at once.
  *
  * A notification from the store only means that something may have changed; the next
  * look decides. Orders:
@@ -65,6 +80,7 @@
 #include "util/thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -185,8 +201,8 @@ static void take_beat(struct watch *watch)
 }
 
 /* Waits until `until`, until news_fd is readable (-1: none), until a heartbeat needs action, or
- * until the request to quit. Returns false on the request to quit; *told is true if news_fd is
- * readable. */
+ * until the request to quit. *told is true if news_fd is readable. False on the request to quit, or
+ * if the main thread has taken the backend. */
 static bool wait_until(struct watch *watch, struct deadline until, int news_fd, bool *told)
 {
     for (;;) {
@@ -196,7 +212,11 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
             {.fd = news_fd, .events = POLLIN},
             {.fd = watch->beat ? -1 : watch->beat_fd, .events = POLLIN},
         };
+        int asleep = WATCH_ASLEEP;
+        atomic_store(&watch->owner, WATCH_ASLEEP);
         int ready = poll(fds, 3, deadline_poll_ms(next));
+        if (!atomic_compare_exchange_strong(&watch->owner, &asleep, WATCH_BUSY))
+            return false;
         if (atomic_load(&watch->quit) || (ready > 0 && fds[0].revents != 0))
             return false;
         if (ready < 0 && errno == EINTR)
@@ -209,8 +229,7 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
 }
 
 /* Waits until the next look is due: at `until`, or when the store reports that something has
- * happened, but not within news_interval of the last look. Returns false on the request to
- * quit. */
+ * happened, but not within news_interval of the last look. False as wait_until(). */
 static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
@@ -219,7 +238,9 @@ static bool pause_until(struct watch *watch, struct deadline until)
 
     if (news.by.boot_ns > 0)
         until = deadline_earlier(until, news.by);
-    if (!told && !wait_until(watch, until, news.fd, &told))
+    /* Without news, store_fd must not keep open what the backend has closed. */
+    bool copied = dup3(news.fd >= 0 ? news.fd : watch->quit_fd, watch->store_fd, O_CLOEXEC) >= 0;
+    if (!told && !wait_until(watch, until, copied ? watch->store_fd : -1, &told))
         return false;
     return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
 }
@@ -297,6 +318,7 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
     bool beats = watch->heartbeat->fd >= 0;
     watch->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    watch->store_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* reserved */
     watch->beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     watch->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     watch->state = (struct watch_state){
@@ -305,26 +327,41 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
         .set = watch->lease.set,
         .end_ms = watch->lease.end_ms,
     };
-    if (watch->news_fd >= 0 && watch->quit_fd >= 0 && (watch->beat_fd >= 0 || !beats))
+    if (watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->store_fd >= 0 &&
+        (watch->beat_fd >= 0 || !beats))
         return LOCK_OK;
     errmsg_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));
     watch_close(watch);
     return LOCK_SYSTEM;
 }
 
+static void end_thread(struct watch *watch)
+{
+    if (!watch->runs)
+        return;
+    atomic_store(&watch->quit, true); /* for a thread that cannot poll */
+    tell(watch->quit_fd);
+    pthread_join(watch->thread, NULL);
+    watch->runs = false;
+}
+
 void watch_close(struct watch *watch)
 {
+    end_thread(watch);
     fd_close(&watch->news_fd);
     fd_close(&watch->quit_fd);
+    fd_close(&watch->store_fd);
     fd_close(&watch->beat_fd);
 }
 
 enum lock_result watch_start(struct watch *watch, struct errmsg *why)
 {
+    atomic_store(&watch->owner, WATCH_BUSY);
     int error = thread_start(&watch->thread, watch_until_over, watch);
     watch->runs = error == 0;
     if (watch->runs)
         return LOCK_OK;
+    atomic_store(&watch->owner, WATCH_TAKEN);
     errmsg_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
     return LOCK_SYSTEM;
 }
@@ -345,11 +382,11 @@ struct watch_state watch_read(struct watch *watch)
     return state;
 }
 
-struct watch_state watch_stop(struct watch *watch)
+struct watch_state watch_take(struct watch *watch)
 {
-    atomic_store(&watch->quit, true); /* for a thread that cannot poll */
-    tell(watch->quit_fd);
-    if (watch->runs)
-        pthread_join(watch->thread, NULL);
+    int asleep = WATCH_ASLEEP;
+
+    if (!atomic_compare_exchange_strong(&watch->owner, &asleep, WATCH_TAKEN))
+        end_thread(watch);
     return watch->state;
 }

@@ -50,6 +50,13 @@ struct watch_state {
     int notes;          /* how many there were */
 };
 
+/* Which thread has the backend. */
+enum watch_owner {
+    WATCH_TAKEN,  /* the main thread */
+    WATCH_ASLEEP, /* the watch thread, which waits; the main thread may take it */
+    WATCH_BUSY,   /* the watch thread */
+};
+
 struct watch {
     /* Set by the caller: */
     struct backend *backend;
@@ -59,10 +66,12 @@ struct watch {
     const struct watchdog *heartbeat; /* read before the last look; its fd -1: none */
     const struct notify *notify;      /* receives the messages of the heartbeat's socket */
     /* run/watch.c's own: */
+    atomic_int owner;         /* enum watch_owner */
     int news_fd;              /* to the main thread: the state has changed */
     int quit_fd;              /* to the watch thread: leave */
     atomic_bool quit;         /* the same, for code that cannot wait for it */
     int beat_fd;              /* to the watch thread: the command makes progress */
+    int store_fd;             /* the thread's own copy of the descriptor of the backend's news */
     bool beat;                /* the thread's own: it has not acted on a heartbeat yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
     bool said_cannot;         /* the thread's own: it said that the store cannot notify us */
@@ -71,15 +80,16 @@ struct watch {
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
-    bool runs; /* the main thread's: the thread was started */
+    bool runs; /* the main thread's: the thread was started, and not joined yet */
 };
 
 /* Opens all that the watch needs, so that later only the start of the thread can fail. What
  * *watch points to must not move. LOCK_OK; LOCK_SYSTEM with *why set, and nothing is open. */
 enum lock_result watch_open(struct watch *watch, struct errmsg *why);
+/* Ends the thread if it runs, cutting short what it waits for. */
 void watch_close(struct watch *watch);
 
-/* Starts the thread, which has the backend for itself until watch_stop().
+/* Starts the thread, which has the backend for itself until watch_take().
  * LOCK_OK; LOCK_SYSTEM with *why set. */
 enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 
@@ -94,9 +104,9 @@ struct watch_state watch_read(struct watch *watch);
 /* The command makes progress: extends its lease by its TTL. */
 void watch_beat(const struct watch *watch);
 
-/* Ends the thread if it runs, cutting short what it waits for, and gives the
- * backend back. Returns the last state. */
-struct watch_state watch_stop(struct watch *watch);
+/* Takes the backend back. Waits for the thread only if it is just using the backend; a thread that
+ * sleeps does so until watch_close(). Returns the last state. */
+struct watch_state watch_take(struct watch *watch);
 
 /* The latest time at which the watch has its last answer, before the deadline. Until then, the
  * main thread lets the watch decide whether the command is stopped. */

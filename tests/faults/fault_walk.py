@@ -43,8 +43,8 @@ ERRORS = {
     "poll ppoll getpwuid localtime_r gmtime_r inotify_add_watch epoll_ctl socketpair",
     errno.EIO: "close fclose fflush fgets getdelim __getdelim read write pread64 pwrite64 fstat64 stat64 lstat64 fstatat64 "
     "readdir64 closedir unlink unlinkat rename renameat ftruncate ftruncate64 readlink __realpath_chk lseek64 statfs64 fstatfs64 chdir "
-    "flock isatty tcgetpgrp ioctl getsockopt access dup2 dlopen open open64 openat64 __open64_2 fopen64 opendir",
-    errno.EMFILE: "open open64 openat64 __open64_2 fopen64 opendir fdopendir fdopen dup2 pipe2 eventfd signalfd timerfd_create "
+    "flock isatty tcgetpgrp ioctl getsockopt access dup2 dup3 dlopen open open64 openat64 __open64_2 fopen64 opendir",
+    errno.EMFILE: "open open64 openat64 __open64_2 fopen64 opendir fdopendir fdopen dup2 dup3 pipe2 eventfd signalfd timerfd_create "
     "inotify_init1 epoll_create1 socket accept4 socketpair fcntl fcntl64 syscall mkostemp64",
     errno.EACCES: "open open64 openat64 fopen64 mkdir access unlink",
     errno.ENOSPC: "write pwrite64 posix_fallocate64 mkdir mkostemp64 inotify_add_watch open64",

@@ -257,6 +257,7 @@ WRAP(ftruncate64, int, -1, (int fd, off64_t size), (fd, size))
 WRAP(posix_fallocate64, int, failing_errno, (int fd, off64_t at, off64_t size), (fd, at, size))
 WRAP(flock, int, -1, (int fd, int operation), (fd, operation))
 WRAP(dup2, int, -1, (int from, int to), (from, to))
+WRAP(dup3, int, -1, (int from, int to, int flags), (from, to, flags))
 WRAP(pipe2, int, -1, (int ends[2], int flags), (ends, flags))
 WRAP(splice, ssize_t, -1,
      (int from, off64_t *from_at, int to, off64_t *to_at, size_t size, unsigned flags),

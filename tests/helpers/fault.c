@@ -129,6 +129,98 @@ int clone(start *run, void *stack, int flags, void *data, ...)
         abort();
     return pid;
 }
+#elif defined FAULT_hold
+/* A thread of dlock stands still at a call, and creates $T/holds, until $T/go_on exists: the watch
+ * thread after poll(2) if $T/hold_woken exists, or before write(2) if $T/hold_write does; the main
+ * thread after poll(2) if $T/hold_main exists. Creates $T/closed if another thread meanwhile closes
+ * what the watch thread polls. */
+enum { MOST = 8 };
+static _Atomic int polled[MOST];
+static pid_t first;
+__attribute__((constructor)) static void note_first(void)
+{
+    for (int i = 0; i < MOST; i++)
+        polled[i] = -1;
+    first = getpid();
+}
+static const char *in_test(const char *name, char path[4096])
+{
+    snprintf(path, 4096, "%s/%s", getenv("T"), name);
+    return path;
+}
+static void create(const char *name)
+{
+    char path[4096];
+    int fd = open(in_test(name, path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    syscall(SYS_close, fd);
+}
+static void hold(const char *name)
+{
+    char path[4096];
+    int before = errno;
+    if (access(in_test(name, path), F_OK) == 0) {
+        create("holds");
+        while (access(in_test("go_on", path), F_OK) != 0)
+            usleep(1000);
+    }
+    errno = before;
+}
+static bool is_watch(void)
+{
+    return getpid() == first && syscall(SYS_gettid) != first;
+}
+int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    struct timespec time = {timeout / 1000, timeout % 1000 * 1000000L};
+    for (nfds_t i = 0; i < count && i < MOST && is_watch(); i++)
+        polled[i] = fds[i].fd;
+    int ready = (int)syscall(SYS_ppoll, fds, count, timeout < 0 ? NULL : &time, NULL, 0);
+    if (getpid() == first && count > 1)
+        hold(is_watch() ? "hold_woken" : "hold_main");
+    for (int i = 0; i < MOST && is_watch(); i++)
+        polled[i] = -1;
+    return ready;
+}
+int close(int fd)
+{
+    for (int i = 0; i < MOST && fd >= 0 && !is_watch(); i++)
+        if (polled[i] == fd)
+            create("closed");
+    return (int)syscall(SYS_close, fd);
+}
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    if (is_watch())
+        hold("hold_write");
+    return syscall(SYS_write, fd, bytes, size);
+}
+#elif defined FAULT_killed_at_end
+/* dlock is killed after it has reaped the command if $FAULT_AT is "reaped"; otherwise after it has
+ * killed the guard beside the command. */
+static pid_t first;
+__attribute__((constructor)) static void note_first(void)
+{
+    first = getpid();
+}
+static void die_at(const char *at)
+{
+    if (getpid() == first && strcmp(getenv("FAULT_AT"), at) == 0)
+        raise(SIGKILL);
+}
+int kill(pid_t pid, int number)
+{
+    int result = (int)syscall(SYS_kill, pid, number);
+    if (number == SIGKILL)
+        die_at("guard_killed");
+    return result;
+}
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    pid_t found = (pid_t)syscall(SYS_wait4, pid, status, options, NULL);
+    if (found > 0)
+        die_at("reaped");
+    return found;
+}
 #elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open || defined FAULT_pidfd_send_signal
 #ifdef FAULT_killed_at_kill
 /* dlock itself, not a process that it has forked, is killed after it has stopped the processes that

@@ -1,0 +1,109 @@
+#!/usr/bin/env bats
+# The lock is released before dlock waits for its threads and processes: run/watch.c, run/supervise.c.
+load backend
+load ../lib/tree
+
+# watched: a holder whose watch thread sleeps, after its first look.
+watched() {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    LD_PRELOAD=$HELPERS/fault_hold.so hold_lock job "$@"
+    sleeps() { [ "$(ls "/proc/$HOLDER/task" | wc -l)" = 2 ] && not grep -q '^State:.R' "/proc/$HOLDER"/task/*/status; }
+    wait_until 10 sleeps
+    wait_for_guard "$HOLDER"
+    sleep 0.3
+    sleeps
+}
+
+# ended STATUS: the holder ends with this status once its threads go on; nothing was closed under them.
+ended() {
+    local status=0
+    touch "$T/go_on"
+    wait "$HOLDER" || status=$?
+    equals "$status" "$1"
+    [ ! -e "$T/closed" ]
+}
+
+@test "the watch sleeps: the lock is free before its thread has ended, which touches nothing any more" {
+    watched -t 60s
+    touch "$T/hold_woken"
+    end_hold
+    run dlock -w 5 job echo ran
+    equals "$status $output" '0 ran'
+    kill -0 "$HOLDER" # its thread is held when it wakes to end
+    wait_until 10 test -e "$T/holds"
+    ended 0
+    equals "$(cat "$T/held.err")" ''
+}
+
+@test "the watch has been told of a loss, and has not looked yet when the command ends: 124" {
+    watched -t 60s
+    touch "$T/hold_woken"
+    steal job
+    wait_until 10 test -e "$T/holds"
+    end_hold
+    wait_until 10 grep -q 'the lock was lost before the command ended' "$T/held.err"
+    ended 124
+    equals "$(wc -l <"$T/held.err")" 1
+}
+
+@test "the connection ends with the command: the release closes it, and the watch still polls its own copy" {
+    [ "$BACKEND" = redis ] || skip 'files have no connection'
+    watched -t 60s
+    touch "$T/hold_woken"
+    redis client kill type pubsub
+    wait_until 10 test -e "$T/holds"
+    end_hold
+    wait_until 10 is_clean job
+    ended 0
+    equals "$(cat "$T/held.err")" ''
+}
+
+@test "the watch has just found a loss when the command ends: 124" {
+    watched -t 60s
+    touch "$T/hold_write"
+    steal job
+    wait_until 10 test -e "$T/holds"
+    end_hold
+    sleep 0.2
+    equals "$(cat "$T/held.err")" '' # dlock waits for the watch
+    ended 124
+    equals "$(grep -c 'the lock was lost before the command ended' "$T/held.err")" 1
+}
+
+@test "the watch has just found a longer lease when the command ends after the old one: its own status" {
+    watched -t 2s
+    touch "$T/hold_main"
+    dlock --extend -t 60s --owner="$(dlock --status --json job | grep -oE '"(owner|token)":"[^"]*"' | head -1 | cut -d'"' -f4)" job
+    wait_until 10 test -e "$T/holds"
+    sleep 2.2 # the lease as it was has ended
+    end_hold
+    is_zombie() { grep -q '^State:.Z' "/proc/$(cat "$T/held")/status"; }
+    wait_until 10 is_zombie
+    ended 0
+    equals "$(cat "$T/held.err")" ''
+}
+
+# dies AT [ARGUMENTS...]: dlock is killed at that moment, after its command has ended and left a child.
+dies() {
+    local status=0 at=$1
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    # shellcheck disable=SC2016
+    FAULT_AT=$at LD_PRELOAD=$HELPERS/fault_killed_at_end.so dlock -t 60s "${@:2}" job -- env -u LD_PRELOAD sh -c '
+        sleep 600 & echo $! >"$T/child.pid"; until pgrep -P $PPID -x dlock-guard; do sleep 0.02; done; sleep 0.3' >/dev/null 2>&1 3>&- 4>&- || status=$?
+    equals "$status" 137
+}
+
+@test "dlock is killed between the end of its guard and the release: what the command has left lives on; the lock ends as if dlock had been killed" {
+    dies guard_killed
+    kill -0 "$(cat "$T/child.pid")"
+    case $BACKEND in
+        file) dlock -w 1 job true ;;
+        redis) fails_with 75 'lease ends in' dlock -v -n job true ;;
+    esac
+    kill -0 "$(cat "$T/child.pid")"
+}
+
+@test "dlock is killed after the command has ended, and before it knows that the lease lasted: what the command has left is killed" {
+    dies reaped
+    wait_until 10 gone "$(cat "$T/child.pid")"
+}
