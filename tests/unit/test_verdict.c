@@ -140,6 +140,7 @@ TEST(test_verdict)
          "2 of 3"},
         {"ended on all", "EEE", "+++", false, LOCK_ENDED, "3 of 3"},
         {"released on one, ended on one, lost on one", "OEG", "+++", false, LOCK_ENDED, "2 of 3"},
+        {"lost on one, ended on two", "EEG", "+++", false, LOCK_ENDED, "3 of 3"},
         {"ended on one, lost on two", "EGG", "+++", false, LOCK_GONE, "3 of 3"},
         {"ended where it was never granted", "OGE", "++-", false, LOCK_GONE, "2 of 3"},
         {"released with its own token on one, ended on two", "LEE", "+++", false, LOCK_ENDED,
