@@ -159,6 +159,14 @@ bool proc_next_ancestor(struct proc_ancestry *at)
     return true;
 }
 
+void proc_list_ancestors(pid_t pid, struct pids *all)
+{
+    struct proc_ancestry at = {.next = pid};
+
+    while (proc_next_ancestor(&at) && pids_add(all, at.pid))
+        continue;
+}
+
 bool proc_descends_from(pid_t pid, struct process_id id)
 {
     struct proc_ancestry at = {.next = pid};

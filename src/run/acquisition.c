@@ -70,6 +70,8 @@ int acquisition_close(struct acquisition *lock, int status)
     lock->out->key = NULL;
     free(lock->where);
     lock->where = NULL;
+    free(lock->ancestors.list);
+    lock->ancestors = (struct pids){0};
     return lock->ended_by != 0 ? signals_die_by(lock->ended_by) : status;
 }
 
@@ -108,9 +110,16 @@ bool acquisition_is_for_us(const struct acquisition *lock)
  * ends. It is then a holder to wait for, not a lock that this process runs under: under such a
  * lock, the store would not have granted the take. The time of a take does not distinguish the
  * two, because clocks are set. */
-static bool is_ancestor(const struct acquisition *lock, const struct holder *holder)
+static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
+    struct pids *ancestors = &lock->ancestors;
+
+    /* A process never gets a new ancestor, but an ancestor may end: so the list can only say no. */
+    if (ancestors->count == 0)
+        proc_list_ancestors(self->pid, ancestors);
+    if (!ancestors->short_of_memory && !pids_has(ancestors, holder->pid))
+        return false;
     return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
 }
 

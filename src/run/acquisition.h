@@ -2,6 +2,7 @@
 #ifndef DLOCK_RUN_ACQUISITION_H
 #define DLOCK_RUN_ACQUISITION_H
 
+#include "process/procfs.h"
 #include "process/signals.h"
 #include "store/backend.h"
 #include "ui/progress.h"
@@ -43,7 +44,8 @@ struct acquisition {
     struct lease lease;
     struct duration waited;
     enum outer_lock outer;
-    bool searched;  /* the search for shares of ancestors and for attached locks was made */
+    struct pids ancestors; /* of the process that the lock is for, listed at the first refusal */
+    bool searched;         /* the search for shares of ancestors and for attached locks was made */
     bool gave_back; /* dlock released a take that came too late; the take may still be in force */
     int ended_by;   /* the signal that ended the wait; 0: none */
     struct progress view;

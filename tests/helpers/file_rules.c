@@ -88,7 +88,7 @@ static void take(char *word[])
 
     survey = (struct survey){.free_place = -1, .pause = paused};
     for (int i = 0; i < count; i++)
-        survey_add(&survey, &places[i], -1, "b", word[1]);
+        survey_add(&survey, &places[i], "b", word[1]);
     for (int next = 0; survey.free_place < 0; next++) {
         survey.free_place = next;
         for (int i = 0; i < count; i++)

@@ -131,11 +131,11 @@ TEST(test_survey)
         {"the lowest that is free", {50, 0, 90, -1}, -1, "x", 2, 0, 2, 1, false},
         {"the first is over", {0, 20, -1, -1}, -1, "x", 1, 1, 1, 0, false},
         {"all are over", {0, 0, 0, -1}, -1, "x", 0, -1, -1, 0, false},
-        {"the own place does not count", {50, 20, 90, -1}, 1, "x", 2, 0, 2, 3, false},
-        {"only the own place", {50, -1, -1, -1}, 0, "x", 0, -1, -1, 1, false},
+        {"the own place counts as free", {50, 20, 90, -1}, 1, "x", 2, 0, 2, 1, false},
+        {"only the own place", {50, -1, -1, -1}, 0, "x", 0, -1, -1, 0, false},
         {"one with this token", {50, 20, -1, -1}, -1, "1", 2, 1, 0, 2, true},
         {"with this token, and over", {50, 0, -1, -1}, -1, "1", 1, 0, 0, 1, false},
-        {"with this token, in the own place", {50, 20, -1, -1}, 1, "1", 1, 0, 0, 2, false},
+        {"with this token, in the own place", {50, 20, -1, -1}, 1, "1", 1, 0, 0, 1, false},
     };
     FOR_ROWS(row, rows)
     {

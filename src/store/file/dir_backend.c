@@ -205,7 +205,9 @@ static enum lock_result settle(const struct take *take, int place)
     if (!lock_file_flock(file, take->request->mode))
         return errmsg_fail(take->why, errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE,
                            "cannot lock %s: %s", file->path, strerror(errno));
-    enum lock_result result = memory_open(&store->memory, &store->dir, true, take->why);
+    enum lock_result result = LOCK_OK;
+    if (store->memory.map == NULL) /* entry_of() could not open the table */
+        result = memory_open(&store->memory, &store->dir, true, take->why);
     if (result == LOCK_OK)
         result = memory_next_fence(&store->memory, &fence, take->why);
     return result == LOCK_OK ? occupy(take, place, fence) : result;
@@ -289,8 +291,11 @@ static enum lock_result try_once(struct take *take)
                                             : lock_file_open(file, LOCK_FILE_TO_TAKE, take->why);
     if (result == LOCK_CANT_CREATE && !lock_dir_stands(&backend->store.dir))
         return LOCK_GONE;
-    /* A request that will be refused need not keep other processes out of the section. */
-    if (result == LOCK_OK && file->size > 0)
+    if (result == LOCK_OK && backend->waiter.ticket.number > 0)
+        waiter_ask(&backend->waiter, file, entry_of(take), take->request);
+    /* A request that will be refused need not keep other processes out of the section. A head that
+     * was just notified is most likely granted the lock. */
+    if (result == LOCK_OK && file->size > 0 && !backend->waiter.notified)
         result = survey_places(take, false);
     if (result != LOCK_OK)
         return result;
@@ -385,7 +390,6 @@ static enum lock_result dir_take(struct backend *base, const struct lock_request
     *holder = (struct holder){0};
     store_file(&backend->store, &backend->file, request->key);
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
-    waiter_ask(&backend->waiter, &backend->file, entry_of(&take), request);
 
     enum lock_result result = try_once(&take);
     for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST; tries++) {

@@ -85,22 +85,25 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
 void lock_file_close(struct lock_file *file)
 {
     fd_close(&file->fd);
+    file->inode = 0;
 }
 
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
 {
-    struct stat ours;
+    struct stat ours = {.st_dev = file->device, .st_ino = file->inode};
     struct stat there;
     int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
     bool gone =
         found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES);
 
-    if (!gone && (found != 0 || fstat(file->fd, &ours) != 0))
+    if (!gone && (found != 0 || (ours.st_ino == 0 && fstat(file->fd, &ours) != 0)))
         return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot look at the lock file %s: %s", file->path,
                            strerror(errno));
     if (gone || ours.st_dev != there.st_dev || ours.st_ino != there.st_ino)
         return errmsg_fail(why, LOCK_GONE, "the lock file %s was removed or replaced", file->path);
-    file->size = ours.st_size;
+    file->device = ours.st_dev;
+    file->inode = ours.st_ino;
+    file->size = there.st_size;
     return LOCK_OK;
 }
 
@@ -253,10 +256,11 @@ int lock_file_place_count(const struct lock_file *file)
     return most < LOCK_PLACES_MOST ? (int)most : LOCK_PLACES_MOST;
 }
 
-struct lock_place lock_file_places(struct bound bound)
+struct lock_place lock_file_places(struct bound bound, int own)
 {
     return (struct lock_place){
         .number = -1,
+        .own = own,
         .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
@@ -293,6 +297,10 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
         place->number = places; /* it stands for others than the caller's own place, too */
         place->unreadable = true;
         place->known = false;
+    } else if (place->number == place->own) {
+        place->locked = PLACE_UNLOCKED;
+        place->unreadable = place->known = false;
+        place->record.format = 0;
     } else {
         lock_file_read_place(file, place);
     }
@@ -363,10 +371,16 @@ struct news lock_file_news_of(int news_fd)
 
 bool lock_file_drain_news(int news_fd)
 {
-    char events[sizeof(struct inotify_event) + NAME_MAX + 1]; /* room for at least one event */
+    enum { EVENT_MOST = sizeof(struct inotify_event) + NAME_MAX + 1 };
+    char events[2 * EVENT_MOST];
     struct drain drain = {0};
+    ssize_t length;
     bool any = false;
-    while (news_fd >= 0 && drain_goes_on(&drain) && read(news_fd, events, sizeof events) > 0)
-        any = true;
+    if (news_fd < 0)
+        return false;
+    do {
+        length = read(news_fd, events, sizeof events);
+        any |= length > 0;
+    } while (length > EVENT_MOST && drain_goes_on(&drain)); /* another event had room otherwise */
     return any;
 }

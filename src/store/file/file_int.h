@@ -96,6 +96,8 @@ struct lock_file {
     bool follow; /* links are allowed in the path */
     int fd;      /* -1: not open */
     off_t size;  /* when the path was last known to lead to the open file */
+    dev_t device;
+    ino_t inode; /* of the open file; 0: not known yet */
     char *text;  /* LOCK_RECORD_MOST bytes for the record that is read or written */
 };
 
@@ -147,6 +149,7 @@ enum place_lock { PLACE_UNLOCKED, PLACE_LOCKED, PLACE_ALL_LOCKED };
 
 struct lock_place {
     int number;
+    int own;                /* the place of ours that an iteration does not read; -1: none */
     struct bound bound;     /* for the iteration over places */
     enum place_lock locked; /* through another open file than this one */
     bool known;             /* it has a record, which could be read */
@@ -166,10 +169,11 @@ bool lock_file_read(const struct lock_file *file, int place, struct record *reco
 enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why);
 
-/* Iterates over the places that may have a holder, starting from lock_file_places(). Once the
+/* Iterates over the places that may have a holder, starting from lock_file_places(); the place `own`
+ * (-1: none) is not read, and counts as unlocked and without a record. Once the
  * bound, or a few seconds, are over, the next place is `unreadable` and is the last. False after
  * the last. */
-struct lock_place lock_file_places(struct bound bound);
+struct lock_place lock_file_places(struct bound bound, int own);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
 /* Reads the record of one place, and whether the place is locked. */
@@ -260,8 +264,8 @@ struct survey {
     int free_place;                /* the lowest place that is neither locked nor held; -1: none */
 };
 
-/* Adds one more place; places come in the order of their numbers. `own`: our own place, or -1. */
-void survey_add(struct survey *survey, const struct lock_place *place, int own, const char *boot_id,
+/* Adds one more place; places come in the order of their numbers. */
+void survey_add(struct survey *survey, const struct lock_place *place, const char *boot_id,
                 const char *token);
 
 /* True if the lock is held in a mode for several holders which differs from the requested mode. */
@@ -377,6 +381,7 @@ struct memory_map;
 struct memory {
     struct memory_map *map; /* NULL: not open */
     int fd;                 /* valid if there is a map */
+    off_t size;             /* of the file, at the last memory_open() */
     bool writable;
     int64_t newer;            /* format of the table if it is newer than ours; otherwise 0 */
     struct memory_entry none; /* used if there is no room for an entry */
@@ -397,8 +402,8 @@ void memory_close(struct memory *memory);
 enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, struct errmsg *why);
 
 /* The entry of this key; `make` creates it if necessary. If there is no entry or no room, or the
- * table is not open or was cut short: an empty entry that no other process sees. The caller must
- * not keep the entry: using it after the file was cut short is a SIGBUS. */
+ * table is not open: an empty entry that no other process sees. The caller has just called
+ * memory_open(), and must not keep the entry: using it after the file was cut short is a SIGBUS. */
 struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make);
 
 /* The slot with the runs of the entry's lock, and the history beside it; `make` allocates each if
@@ -410,7 +415,7 @@ struct history_slot *memory_history(const struct memory *memory, const struct ru
 
 /* Finds the next key that remembers a run, from entry *number on (at first 0). False after the
  * last. */
-bool memory_next_run(const struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE]);
+bool memory_next_run(struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE]);
 
 /* Counts a take after a wait of this length. */
 void entry_taken(struct memory_entry *entry, const char *token, int64_t fence,
@@ -588,13 +593,14 @@ struct waiter {
     struct ticket ticket;
     struct blocking behind; /* waits for the waiter before us to leave */
     int64_t behind_number;  /* the number of that waiter */
-    int asked; /* how often the head has asked since a process closed the file; 0: none has */
+    int asked;     /* how often the head has asked since a process closed the file; 0: none has */
+    bool notified; /* the head: a process has closed the file since the last refusal */
     struct call call; /* what waiter_listen() returns next, apart from later events */
 };
 
-/* Called before the waiter asks again: a waiter that has lost its turn joins the end of the
- * queue. */
-void waiter_ask(struct waiter *waiter, struct lock_file *file, struct memory_entry *entry,
+/* Called before a waiter with a ticket asks again, for the file that is now at the path, which the
+ * memory's word is about: a waiter that has lost its turn joins the end of the queue. */
+void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                 const struct lock_request *request);
 
 /* The request was refused: joins the queue if necessary, and makes sure that the waiter is woken.

@@ -56,7 +56,7 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
                                struct outside *outside, struct errmsg *why)
 {
     struct lease_search *found = &outside->found;
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, -1);
 
     while (found->result != LOCK_OK && found->newer == 0 &&
            lock_file_next_place(&outside->file, &place))

@@ -45,7 +45,7 @@ static bool is_locked_by_others(const struct lock_file *file)
 static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
                         struct lock_state *state)
 {
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, -1);
     size_t count = 0;
     while (count < state->owner_count && lock_file_next_place(file, &place)) {
         if (!place_is_held(&place, boot_id))
@@ -169,7 +169,7 @@ enum lock_result dir_look(struct backend *base, const char *key, struct lock_sta
 static void mark_forced(struct store *store, const struct lock_file *file, const char *key,
                         struct bound bound)
 {
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, -1);
     char forcer[FORCER_SIZE];
     lock_forcer(forcer);
     while (lock_file_next_place(file, &place))
@@ -307,7 +307,7 @@ static NOT_INLINED bool key_in_record(struct store *store, const char *name,
                                       char key[LOCK_KEY_SIZE])
 {
     struct lock_file file = {.fd = -1, .text = store->text};
-    struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1});
+    struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1}, -1);
     bool found = false;
     snprintf(file.path, sizeof file.path, "%s/%s", store->dir.path, name);
     if (lock_file_open(&file, LOCK_FILE_TO_LOOK, NULL) != LOCK_OK)

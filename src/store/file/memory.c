@@ -38,9 +38,8 @@
  *     only a success resets it. The slot may be empty otherwise.
  *
  *   A cuts the file short, which only a process of its user can do -> each process that has mapped
- *     the file checks its size before each use of the map. If the cut comes between that check and
- *     the use, the process dies of a SIGBUS. Between them are microseconds, unless the process
- *     waits for the section of a lock file.
+ *     the file checks its size, in memory_open(), before each use of the map. If the cut comes
+ *     between that check and the use, the process dies of a SIGBUS. Between them are microseconds.
  *
  *   The writer is killed after it has written the slot, and before the history -> the run is the last
  *     one, and is missing in the history. In the other order, the run would be there twice.
@@ -106,17 +105,19 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-/* True if the file is known to be shorter than `size`. A size that cannot be read does not make it
- * cut: what is remembered must not count as lost. */
-static bool is_cut(const struct memory *memory, off_t size)
+/* The size of the file. A size that cannot be read does not make the file short: what is remembered
+ * must not count as lost. */
+static off_t size_now(const struct memory *memory)
 {
     struct stat status;
-    return fstat(memory->fd, &status) == 0 && status.st_size < size;
+    return fstat(memory->fd, &status) == 0 ? status.st_size : INT64_MAX;
 }
 
-static bool is_whole(const struct memory *memory)
+static bool is_whole(struct memory *memory)
 {
-    return memory->map != NULL && !is_cut(memory, TABLE_SIZE);
+    if (memory->map != NULL)
+        memory->size = size_now(memory);
+    return memory->map != NULL && memory->size >= (off_t)TABLE_SIZE;
 }
 
 /* Sets errno; ENODATA: the file is too short. */
@@ -173,6 +174,7 @@ static enum lock_result try_open(struct memory *memory, const struct lock_dir *d
 
     memory->map = map_file(fd, make);
     memory->fd = fd;
+    memory->size = TABLE_SIZE; /* at least */
     if (memory->map == NULL) {
         fd_close(&memory->fd);
         return errno == ENODATA ? LOCK_GONE : file_error_result(errno);
@@ -246,7 +248,9 @@ static bool has_page(const struct memory *memory, size_t page, bool make)
     _Atomic uint64_t *bits = &memory->map->allocated[page / 64];
     uint64_t bit = UINT64_C(1) << page % 64;
 
-    if ((atomic_load(bits) & bit) != 0 && !is_cut(memory, start + RUN_PAGE))
+    /* Another process may have made the file longer meanwhile. */
+    if ((atomic_load(bits) & bit) != 0 &&
+        (memory->size >= start + RUN_PAGE || size_now(memory) >= start + RUN_PAGE))
         return true;
     if (!make || posix_fallocate(memory->fd, start, RUN_PAGE) != 0)
         return false;
@@ -257,7 +261,7 @@ static bool has_page(const struct memory *memory, size_t page, bool make)
 struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
                              bool make)
 {
-    if (entry == &memory->none || is_cut(memory, TABLE_SIZE))
+    if (entry == &memory->none)
         return NULL;
 
     size_t number = (size_t)(entry - memory->map->entries);
@@ -338,7 +342,7 @@ struct memory_entry *memory_entry(struct memory *memory, const char *key, bool m
 {
     uint64_t hash = text_hash(key);
 
-    for (int tries = 0; tries < NEAR && is_whole(memory); tries++) {
+    for (int tries = 0; tries < NEAR && memory->map != NULL; tries++) {
         bool there = false;
         struct memory_entry *entry = find(memory, hash, make, &there);
         if (there)
@@ -359,7 +363,7 @@ struct memory_entry *memory_entry(struct memory *memory, const char *key, bool m
     return &memory->none;
 }
 
-bool memory_next_run(const struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE])
+bool memory_next_run(struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE])
 {
     struct run_memory runs;
     while (is_whole(memory) && *number < MEMORY_ENTRIES) {

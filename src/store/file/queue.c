@@ -401,6 +401,7 @@ void waiter_stop(struct waiter *waiter)
     (void)blocking_stop(&waiter->behind);
     waiter->hears = false;
     waiter->asked = 0;
+    waiter->notified = false;
     waiter->ticket.number = 0;
 }
 
@@ -412,14 +413,10 @@ static void hear(struct waiter *waiter, const struct lock_file *file)
     waiter->hears = waiter->news_fd >= 0;
 }
 
-void waiter_ask(struct waiter *waiter, struct lock_file *file, struct memory_entry *entry,
+void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                 const struct lock_request *request)
 {
     struct ticket before;
-    /* The memory's word is about the file that is now at the path. */
-    if (waiter->ticket.number == 0 || lock_file_verify(file, NULL) != LOCK_OK)
-        return;
-
     if (is_passed_over(entry, &waiter->ticket)) {
         (void)blocking_stop(&waiter->behind);
         queue_leave(file, &waiter->ticket);
@@ -452,6 +449,7 @@ static struct call wait_for_news(struct waiter *waiter, const struct lock_file *
                                  struct deadline ends)
 {
     bool heard = waiter->hears;
+    waiter->notified = false;
     (void)blocking_stop(&waiter->behind);
     hear(waiter, file);
     struct call call = {.fd = waiter->news_fd, .now = !heard, .by = ends, .poll_most = poll_near};
@@ -506,7 +504,7 @@ struct call waiter_listen(struct waiter *waiter)
     } else if (waiter->hears && lock_file_drain_news(waiter->news_fd)) {
         if (waiter->asked == 0 || waiter->asked > ASKED_MOST)
             waiter->asked = 1;
-        call.now = true;
+        waiter->notified = call.now = true;
     }
     return call;
 }

@@ -116,7 +116,7 @@ void place_map_set(struct place_map *map, int place, bool taken)
     *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
 }
 
-void survey_add(struct survey *survey, const struct lock_place *place, int own, const char *boot_id,
+void survey_add(struct survey *survey, const struct lock_place *place, const char *boot_id,
                 const char *token)
 {
     bool held = place_is_held(place, boot_id);
@@ -128,8 +128,6 @@ void survey_add(struct survey *survey, const struct lock_place *place, int own, 
     place_map_set(&survey->taken, place->number, held || locked);
     if (survey->free_place < 0 && !held && !locked)
         survey->free_place = place->number;
-    if (place->number == own)
-        return;
 
     const struct record *record = &place->record;
     survey->acquired |= place->known && record->holder.detached && !record->holder.kept;

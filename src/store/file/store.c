@@ -225,12 +225,12 @@ void store_survey(struct store *store, const struct lock_file *file, const char 
                   struct bound bound, struct survey *survey)
 {
     const char *boot_id = store_boot_id(store);
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, own);
 
     *survey = (struct survey){.free_place = -1};
     survey->pause = read_pause(file, boot_id, &survey->newer);
     while (lock_file_next_place(file, &place))
-        survey_add(survey, &place, own, boot_id, token);
+        survey_add(survey, &place, boot_id, token);
     if (survey->free_place < 0)
         survey->free_place = place.number; /* the one after the last */
 }
@@ -255,11 +255,11 @@ bool store_survey_one(struct store *store, const struct lock_file *file, int own
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound)
 {
     const char *boot_id = store_boot_id(store);
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, own);
     int64_t newer;
     bool held = read_pause(file, boot_id, &newer).left.ns > 0;
     while (!held && lock_file_next_place(file, &place))
-        held = place.number != own && place_is_held(&place, boot_id);
+        held = place_is_held(&place, boot_id);
     return !held;
 }
 
@@ -317,7 +317,7 @@ static void read_slot(const struct store *store, const struct run_slot *slot, ui
 void store_read_runs(struct store *store, const char *key, const struct lock_file *file,
                      struct bound bound, struct run_memory *runs)
 {
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, -1);
     const struct run_slot *slot =
         memory_slot(&store->memory, store_entry(store, key, false), false);
 
@@ -355,7 +355,7 @@ void store_add_run(struct store *store, const struct record *record, const struc
 void store_lose_runs(struct store *store, const struct lock_file *file, bool all,
                      struct bound bound)
 {
-    struct lock_place place = lock_file_places(bound);
+    struct lock_place place = lock_file_places(bound, -1);
     while (lock_file_next_place(file, &place)) {
         struct record *record = &place.record;
         bool held = all && place.known && !record->holder.kept && record->remember.ns > 0;
