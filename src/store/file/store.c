@@ -307,11 +307,11 @@ void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 
 static const struct run_end lost = {RUN_LOST, 0, 0};
 
-static void read_slot(const struct store *store, const struct run_slot *slot, uint64_t hash,
-                      struct run_memory *runs)
+static void read_slots(const struct run_slot *slot, const struct history_slot *history,
+                       uint64_t hash, struct run_memory *runs)
 {
     if (run_slot_read(slot, hash, runs, NULL))
-        history_slot_read(memory_history(&store->memory, slot, false), hash, runs->history);
+        history_slot_read(history, hash, runs->history);
 }
 
 void store_read_runs(struct store *store, const char *key, const struct lock_file *file,
@@ -321,7 +321,7 @@ void store_read_runs(struct store *store, const char *key, const struct lock_fil
     const struct run_slot *slot =
         memory_slot(&store->memory, store_entry(store, key, false), false);
 
-    read_slot(store, slot, text_hash(key), runs);
+    read_slots(slot, memory_history(&store->memory, slot, false), text_hash(key), runs);
     while (file != NULL && lock_file_next_place(file, &place))
         if (place_lost_run(&place, store_boot_id(store)))
             runs_take_in(runs, &place.record, &lost);
@@ -341,7 +341,8 @@ void store_add_run(struct store *store, const struct record *record, const struc
         store->unrecorded |= wanted;
         return;
     }
-    read_slot(store, slot, hash, &runs);
+    struct history_slot *history = memory_history(&store->memory, slot, wanted);
+    read_slots(slot, history, hash, &runs);
     runs_take_in(&runs, record, end);
     int64_t needed_until_ms = record->holder.since_wall_ms + record->once_per.ns / NS_PER_MS;
     if (run_is_success(end) && needed_until_ms > runs.needed_until_ms)
@@ -349,7 +350,7 @@ void store_add_run(struct store *store, const struct record *record, const struc
     if (!wanted)
         runs.history[0] = '\0';
     run_slot_write(slot, hash, record->key, &runs, record->remember);
-    history_slot_write(memory_history(&store->memory, slot, wanted), hash, runs.history);
+    history_slot_write(history, hash, runs.history);
 }
 
 void store_lose_runs(struct store *store, const struct lock_file *file, bool all,
