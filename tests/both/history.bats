@@ -93,6 +93,32 @@ for locale, bars in (("C", "#."), ("C.UTF-8", "\u2588\u2591")):
 P
 }
 
+# at SECONDS COMMAND...: runs it with a wall clock that is so far ahead.
+at() {
+    echo "$1" >"$T/wall_clock"
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so "${@:2}"
+}
+
+# took SECONDS NAME: a success that took that long by the wall clock.
+took() { at "$1" dlock --release --owner="$(at 0 dlock --acquire "$2")" --exit-status=0 "$2"; }
+
+@test "--history: a run whose clock was set back has no length, and is not usual" {
+    took -60 job
+    equals "$(history_of job '(s["runs"][0]["status"], s["runs"][0]["duration"], s["succeeded"], s["typical"])')" '(0, None, 1, None)'
+}
+
+@test "an estimate: runs of 10 to 41 minutes are usually 12m; after 8m, about 4m are left" {
+    local minutes
+    for minutes in 41 11 13 10 12; do took $((minutes * 60)) job; done
+    equals "$(history_of job '[int(s["typical"][m]) for m in ("median", "p90", "longest", "runs")] + [int(t) for t in s["half_between"]]')" \
+        '[720, 2460, 2460, 5, 660, 780]'
+    at 0 dlock --acquire -t 2h job >/dev/null
+    [[ $(at 472 dlock --status job) == *'; usually 12m, about 4m left'* ]]
+    fails_with 75 '; usually 12m, about 4m left; not taken after' at 472 dlock -w 0.1 job true
+    [[ $(at 900 dlock --status job) == *'; usually 12m, about 2'[56]'m left'* ]]
+    [[ $(at 2470 dlock --status job) == *'; longer than usual (usually 12m)'* ]]
+}
+
 # successes COUNT NAME SECONDS: that many runs at once, which share the lock.
 successes() {
     local i

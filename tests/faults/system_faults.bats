@@ -45,6 +45,10 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 1  |                           | --status paused
 0  |                           | --resume paused
 0  |                           | --ran-within=1h tree
+0  |                           | --history tree
+0  |                           | --history --json tree
+124 |                          | -t 500ms tight sleep 9
+0  |                           | --list --all -v
 0  |                           | --print-config
 0  |                           | --doctor
 EOF
