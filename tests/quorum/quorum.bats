@@ -975,6 +975,7 @@ fails_after_success() {
     wait_until 20 redis_answers 3
     stop_redis 1
     equals "$(status '(s["last_run"]["status"], s["last_success"]["status"], s["failures_in_a_row"])')" '(1, 0, 1)'
+    equals "$(dlock --history --json job | python3 -c 'import json, sys; print(json.load(sys.stdin)["runs"][0]["status"])')" 1
     dlock --ran-within=1h job
     dlock job true
     equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"], s["waiters"], s["queue"])')" '(0, 0, None, None)'
