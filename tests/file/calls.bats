@@ -43,3 +43,13 @@ waiting() { dlock --status --json job | grep -q '"waiters":1'; }
     [ "$taken" -le 16 ]
     [ "$released" -le 13 ]
 }
+
+# The last close of an inotify instance takes up to 20 ms.
+@test "dlock leaves the close of its inotify instance to the kernel" {
+    hold_lock job
+    waits_in_trace job true
+    wait_until 10 waiting
+    touch "$T/held.end"
+    wait "$WAITER"
+    grep -q '^sendmsg(.*SCM_RIGHTS' "$T/calls"
+}

@@ -354,7 +354,9 @@ void lock_file_news_close(int *news_fd)
 {
     int ends[2];
     if (*news_fd >= 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) == 0) {
-        sd_notify_forward(&(struct notify){.fd = ends[0]}, "", 1, (int[]){ends[1], *news_fd}, 2);
+        struct notify holder = {
+            .fd = ends[0], .type = SOCK_DGRAM, .to.any.sa_family = AF_UNIX}; /* connected */
+        sd_notify_forward(&holder, "", 1, (int[]){ends[1], *news_fd}, 2);
         close(ends[1]);
         close(ends[0]);
     }
