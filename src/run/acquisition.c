@@ -175,6 +175,9 @@ static enum lock_result pause_for_call(struct wait *wait)
     if (call.cannot != NULL && !wait->uncalled)
         progress_say_uncalled(view, call.cannot);
     wait->uncalled |= call.cannot != NULL;
+    /* A store that notifies the waiter is polled only in case a notice is lost. */
+    if (call.fd >= 0 && call.cannot == NULL)
+        wait->interval = call.poll_most;
     wait->interval = duration_min(wait->interval, call.poll_most);
     struct deadline poll =
         deadline_earlier(deadline_after(duration_jittered(wait->interval)), wait->tries.end);

@@ -39,7 +39,8 @@ struct backend {
     const char *lock_dir;  /* the directory of its lock files; NULL: there is none */
     const char *lock_file; /* the only file that it locks; NULL: there is none */
     bool never_calls;      /* the store never wakes waiters: waiters poll, which is not an error */
-    struct duration poll_least; /* the first polling interval for a lock that is held */
+    struct duration poll_least; /* the first polling interval for a lock that is held, unless the
+                                 * store wakes the waiter */
     /* A take was sent and got no answer, so the lock may be ours, now or later: a caller that gives
      * up must call release(). */
     bool uncertain;

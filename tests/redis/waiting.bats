@@ -96,7 +96,7 @@ hear_all() {
     plant 65
     queue z
     kill "$(pid_of silent-1)"
-    wait_until 10 waits 65
+    wait_until 10 eval '[ "$(redis pubsub numsub "{dlock:job}:wake:dead-1" | tail -n 1)" = 0 ]'
     hear_all
     fails_with 75 '' dlock -w 1s job true # which drops the one that is gone
     told() { grep -a -B1 -x "$2" "$T/heard" | grep -qF ":wake:$1"; }
