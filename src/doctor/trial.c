@@ -162,25 +162,23 @@ static enum lock_result release(struct trial *trial, struct errmsg *why)
     return result;
 }
 
-/* True if the waiter is notified of the release, or that the lock was touched, after which it must
- * ask a moment later. The time is limited, because a notice that cannot be read stays readable for
- * ever. */
+/* True if the waiter is notified of the release, or that the lock was touched. The time is limited,
+ * because a notice that cannot be read stays readable for ever. */
 static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
     struct deadline end = deadline_after(notice_limit);
     struct call call = backend->listen(backend);
-    while (!call.now && !deadline_before(call.by, end) && call.fd >= 0 && !deadline_passed(end) &&
-           is_readable(trial, call.fd, end))
+    while (!call.now && call.fd >= 0 && !deadline_passed(end) && is_readable(trial, call.fd, end))
         call = backend->listen(backend);
-    return call.now || deadline_before(call.by, end);
+    return call.now;
 }
 
 static enum lock_result hand_over(struct trial *trial, struct errmsg *why)
 {
     struct party *waiter = &trial->waiter;
     char time[FINDINGS_TIME_SIZE];
-    bool called = trial->cannot_call == NULL && is_called(trial);
+    bool called = is_called(trial);
     enum lock_result result = ask(trial, waiter, true, why);
     if (result == LOCK_HELD)
         return errmsg_fail(why, LOCK_FOREIGN,

@@ -235,6 +235,18 @@ static enum lock_result find_addresses(struct redis_conn *conn, struct bound bou
     return known && result != LOCK_CANCELLED ? LOCK_OK : result;
 }
 
+/* For a new connection: forgets what was known about the last one, but not what that one ended
+ * over. */
+static void forget_listening(struct redis_listening *listening)
+{
+    bool keeps = listening->spoilt;
+    listening->id = 0;
+    listening->on = listening->spoilt = false;
+    listening->channels = (struct redis_channels){0};
+    listening->no_touches &= keeps;
+    listening->no_wake &= keeps;
+}
+
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
@@ -254,7 +266,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, st
     if (result != LOCK_OK)
         return result;
 
-    conn->listening = (struct redis_listening){.broken = conn->listening.broken};
+    forget_listening(&conn->listening);
     conn->reader = redis_reader_create(&conn->limits);
     if (conn->reader != NULL && queue_greeting(conn))
         return LOCK_OK;
@@ -320,7 +332,10 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
         redisReply *reply;
         struct errmsg own = {""};
         enum lock_result result = receive(conn, &reply, bound, &own);
-        conn->nameless |= conn->socket.hung_up && verdict == LOCK_OK;
+        if (conn->socket.hung_up && verdict == LOCK_OK && !conn->nameless) {
+            conn->nameless = true;
+            conn->lessons++;
+        }
         if (result == LOCK_OK) {
             if (reply->type == REDIS_REPLY_ERROR)
                 redis_error_hide_login(conn->url, reply->str);

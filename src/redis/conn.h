@@ -45,7 +45,8 @@ struct redis_listening {
     struct redis_channels channels; /* subscribed: no script runs before UNSUBSCRIBE */
     bool no_touches, no_wake;       /* the server refused to send these */
     struct errmsg why_touches, why_wake;
-    int broken; /* how many connections in a row ended while subscribing */
+    int broken;  /* how many connections in a row ended while subscribing */
+    bool spoilt; /* this connection ended over a refusal, which holds for the next one as well */
 };
 
 struct redis_conn {
@@ -73,6 +74,9 @@ struct redis_conn {
     bool greeting_failed; /* a greeting was refused: the login, database or role is wrong */
     bool sent;            /* whether the last call may have reached the server */
     bool asking;          /* ASKING precedes each script: the slot is moving to this Cluster node */
+    /* Rises when the next connection is to leave out something that the server did not accept: it is
+     * worth connecting again at once. */
+    unsigned lessons;
     struct redis_listening listening;
 };
 
@@ -139,7 +143,16 @@ void redis_conn_read_messages(struct redis_conn *conn);
  * happened before it. Because the script reads the key, the server reports the next touch, but not
  * the script's own (NOLOOP). (Since Redis 6.0, all keys of a script count as read as soon as the
  * script reads one.) Nothing comes between script and SUBSCRIBE, however the network cuts the
- * write. */
+ * write.
+ *
+ * No permission is tried out before it is needed. What the server refuses:
+ *
+ *   CLIENT ID, CLIENT TRACKING  no touches are reported on this connection
+ *   SUBSCRIBE                   the transaction is discarded -> the script runs by itself
+ *   UNSUBSCRIBE, EXEC           nothing has run, and the connection runs no script any more -> the
+ *                               next connection does not subscribe
+ *   MULTI                       the script has run, but not in one step with SUBSCRIBE -> the same
+ *   two connections in a row end when they are to subscribe -> the same */
 
 /* The channel on which the server reports touched keys. */
 #define REDIS_INVALIDATE "__redis__:invalidate"

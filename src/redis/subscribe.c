@@ -12,6 +12,8 @@ enum {
     CHANNELS_MOST = 2,
 };
 
+static const struct redis_channels touches_alone = {.touches = true};
+
 /* The channels for these notifications. */
 static int channel_names(struct redis_channels channels, const char *names[CHANNELS_MOST])
 {
@@ -50,79 +52,69 @@ static redisReply *take_over(redisReply **reply)
     return taken;
 }
 
-static void free_replies(redisReply **replies, int count)
-{
-    while (count > 0)
-        freeReplyObject(replies[--count]);
-}
-
 /* One call of redis_subscribe_call(). */
 struct attempt {
     struct redis_conn *conn;
     struct redis_channels channels;    /* to subscribe to */
-    struct errmsg no_touches, no_wake; /* the server's first refusal of each */
+    struct errmsg no_touches, no_wake; /* the server's first refusal of each; "": none */
     bool pass;                         /* a refusal has a passing cause: learn() remembers none */
     redisReply *reply;                 /* the script's; NULL: it has not been run */
     struct errmsg *why;
 };
 
-static void note_refusal(struct attempt *attempt, struct errmsg *refusal, const char *command,
+/* The server has refused a command that is needed for these channels. */
+static void note_refusal(struct attempt *attempt, struct redis_channels of, const char *command,
                          const redisReply *error)
 {
-    struct errmsg ignored = {""};
-    attempt->pass |= redis_error_has_code(error->str) &&
-                     redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
-    if (refusal->text[0] == '\0')
-        errmsg_set(refusal, "%s: %.400s", command, error->str);
+    attempt->pass |= redis_error_has_code(error->str) && !redis_error_is(error->str, "NOPERM");
+    if (of.touches && attempt->no_touches.text[0] == '\0')
+        errmsg_set(&attempt->no_touches, "%s: %.400s", command, error->str);
+    if (of.wake != NULL && attempt->no_wake.text[0] == '\0')
+        errmsg_set(&attempt->no_wake, "%s: %.400s", command, error->str);
 }
 
-/* Closes the connection, because it is unknown what it would accept now; a new one may work. */
-static enum lock_result give_up(const struct attempt *attempt, const redisReply *error)
+/* Remembers what the server does not permit. A refusal by a server that is loading or busy does not
+ * count: such a server refuses everything for a while. */
+static void learn(const struct attempt *attempt)
 {
+    struct redis_listening *listening = &attempt->conn->listening;
+    if (!attempt->pass && attempt->no_touches.text[0] != '\0') {
+        listening->no_touches = true;
+        listening->why_touches = attempt->no_touches;
+    }
+    if (!attempt->pass && attempt->no_wake.text[0] != '\0') {
+        listening->no_wake = true;
+        listening->why_wake = attempt->no_wake;
+    }
+}
+
+/* Remembers it for the next connection, because this one ends over it. */
+static void spoil(const struct attempt *attempt)
+{
+    learn(attempt);
+    attempt->conn->listening.spoilt = true;
+    attempt->conn->lessons++;
+}
+
+/* The server refuses a command that every channel needs: closes the connection. */
+static enum lock_result give_up(struct attempt *attempt, const char *command,
+                                const redisReply *error)
+{
+    static const struct redis_channels all = {.touches = true, .wake = ""};
     (void)redis_error_result(error->str, attempt->why); /* for the text */
+    note_refusal(attempt, all, command, error);
+    if (!attempt->pass)
+        spoil(attempt);
     redis_conn_close(attempt->conn);
     return LOCK_UNAVAILABLE;
 }
 
-/* Asks for the id of the connection, and tries the other commands: a connection that could not
- * leave a channel again, or not end a transaction, would be of no use. */
-static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
-{
-    enum { ID, LEAVE, BEGIN, END, QUESTIONS };
-    static const char *const names[QUESTIONS] = {"CLIENT ID", "UNSUBSCRIBE", "MULTI", "EXEC"};
-    const struct redis_command commands[QUESTIONS] = {redis_words("CLIENT", "ID"),
-                                                      redis_words("UNSUBSCRIBE", REDIS_INVALIDATE),
-                                                      redis_words("MULTI"), redis_words("EXEC")};
-    redisReply *replies[QUESTIONS];
-    enum lock_result result =
-        redis_conn_call(attempt->conn, commands, QUESTIONS, replies, bound, attempt->why);
-    if (result != LOCK_OK)
-        return result;
-
-    for (int i = 0; i < QUESTIONS; i++) {
-        if (is_error(replies[i]))
-            note_refusal(attempt, &attempt->no_touches, names[i], replies[i]);
-        if (is_error(replies[i]) && i != ID)
-            note_refusal(attempt, &attempt->no_wake, names[i], replies[i]);
-    }
-    if (!is_error(replies[BEGIN]) && is_error(replies[END]) && !is_discarded(replies[END]))
-        result = give_up(attempt, replies[END]);
-    else if (replies[ID]->type == REDIS_REPLY_INTEGER && replies[ID]->integer > 0)
-        attempt->conn->listening.id = replies[ID]->integer;
-    else if (!is_error(replies[ID]))
-        result = redis_conn_nonsense(attempt->conn, attempt->why);
-    free_replies(replies, QUESTIONS);
-    return result;
-}
-
-/* The commands that go out in one write, and the indexes of its parts; -1: not needed. The first
- * call that listens to anything turns tracking on, so that no urgent call needs to. A script whose
- * touches do not matter is not tracked, because the server remembers each reader of a key until the
- * key changes, and a key does not change again after the release of its lock. */
+/* The commands that go out in one write, and the indexes of its parts; -1: not needed. */
 struct batch {
     struct redis_command commands[2 * CHANNELS_MOST + 5];
     redisReply *replies[2 * CHANNELS_MOST + 5];
-    int count, left, on, spare, asking, script, entered;
+    int count, left, on, asking, script, entered;
+    const char *enter[CHANNELS_MOST];
     char id[24];
 };
 
@@ -132,37 +124,125 @@ static int add(struct batch *batch, struct redis_command command)
     return batch->count++;
 }
 
-/* CLIENT CACHING and ASKING apply only to the next command, so only one of them can be sent. ASKING
- * goes first: an unneeded report of a touch does no harm. */
+static void free_replies(struct batch *batch)
+{
+    while (batch->count > 0)
+        freeReplyObject(batch->replies[--batch->count]);
+}
+
+/* Begins a batch: a subscribed connection accepts nothing but UNSUBSCRIBE. */
+static void leave(struct batch *batch, const struct redis_listening *listening)
+{
+    const char *names[CHANNELS_MOST];
+    *batch = (struct batch){.on = -1, .asking = -1};
+    batch->left = channel_names(listening->channels, names);
+    for (int i = 0; i < batch->left; i++)
+        add(batch, redis_words("UNSUBSCRIBE", names[i]));
+}
+
+static void enter(struct batch *batch)
+{
+    for (int i = 0; i < batch->entered; i++)
+        add(batch, redis_words("SUBSCRIBE", batch->enter[i]));
+}
+
+/* True if these replies, to all that enter() added, say so. */
+static bool has_entered(const struct batch *batch, redisReply *const *replies)
+{
+    bool good = true;
+    for (int i = 0; good && i < batch->entered; i++)
+        good = is_count(replies[i], "subscribe", i + 1);
+    return good;
+}
+
+/* Sends the batch, and reads the first replies. After LOCK_OK the caller frees all of them. */
+static enum lock_result exchange(struct attempt *attempt, struct batch *batch, struct bound bound)
+{
+    struct redis_listening *listening = &attempt->conn->listening;
+    enum lock_result result = redis_conn_call(attempt->conn, batch->commands, batch->count,
+                                              batch->replies, bound, attempt->why);
+    if (result != LOCK_OK)
+        return result;
+    for (int i = 0; i < batch->left && result == LOCK_OK; i++) {
+        const redisReply *reply = batch->replies[i];
+        if (is_error(reply))
+            result = give_up(attempt, "UNSUBSCRIBE", reply);
+        else if (!is_count(reply, "unsubscribe", batch->left - 1 - i))
+            result = redis_conn_nonsense(attempt->conn, attempt->why);
+    }
+    listening->channels = (struct redis_channels){0};
+    if (result != LOCK_OK)
+        free_replies(batch);
+    return result;
+}
+
+/* Touches are reported to the connection with this id. Stays subscribed: a waiter that does not
+ * listen for a round trip would often be dropped as dead. */
+static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
+{
+    struct batch batch;
+    struct redis_channels channels = attempt->conn->listening.channels;
+    leave(&batch, &attempt->conn->listening);
+    int asked = add(&batch, redis_words("CLIENT", "ID"));
+    batch.entered = channel_names(channels, batch.enter);
+    enter(&batch);
+    enum lock_result result = exchange(attempt, &batch, bound);
+    if (result != LOCK_OK)
+        return result;
+    const redisReply *id = batch.replies[asked];
+    if (is_error(id)) {
+        note_refusal(attempt, touches_alone, "CLIENT ID", id);
+        attempt->channels.touches = false;
+    } else if (id->type == REDIS_REPLY_INTEGER && id->integer > 0) {
+        attempt->conn->listening.id = id->integer;
+    } else {
+        result = redis_conn_nonsense(attempt->conn, attempt->why);
+    }
+    if (result == LOCK_OK && !has_entered(&batch, &batch.replies[asked + 1]))
+        result = redis_conn_nonsense(attempt->conn, attempt->why);
+    attempt->conn->listening.channels = channels;
+    free_replies(&batch);
+    return result;
+}
+
+/* CLIENT CACHING and ASKING apply only to the next command, so only one of them can be sent: ASKING,
+ * because an unneeded report of a touch does no harm. A script whose touches do not matter is not
+ * tracked, because the server remembers each reader of a key until the key changes, and a key does
+ * not change again after the release of its lock. */
 static void fill(struct batch *batch, const struct attempt *attempt,
                  const struct redis_command *script)
 {
     const struct redis_listening *listening = &attempt->conn->listening;
-    const char *leave[CHANNELS_MOST], *enter[CHANNELS_MOST];
-    bool tells = redis_subscribe_any(attempt->channels) && !listening->no_touches;
-    *batch = (struct batch){.on = -1, .spare = -1, .asking = -1};
-    batch->left = channel_names(listening->channels, leave);
-    batch->entered = channel_names(attempt->channels, enter);
+    leave(batch, listening);
+    batch->entered = channel_names(attempt->channels, batch->enter);
 
-    for (int i = 0; i < batch->left; i++)
-        add(batch, redis_words("UNSUBSCRIBE", leave[i]));
-    if (tells && !listening->on) {
+    if (attempt->channels.touches && !listening->on) {
         snprintf(batch->id, sizeof batch->id, "%lld", listening->id);
         batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id,
                                            "OPTOUT", "NOLOOP"));
     }
     if (attempt->conn->asking)
         batch->asking = add(batch, redis_words("ASKING"));
-    else if ((tells || listening->on) && !attempt->channels.touches)
-        batch->spare = add(batch, redis_words("CLIENT", "CACHING", "NO"));
+    else if (listening->on && !attempt->channels.touches)
+        add(batch, redis_words("CLIENT", "CACHING", "NO"));
 
     if (batch->entered > 0)
         add(batch, redis_words("MULTI"));
     batch->script = add(batch, *script);
-    for (int i = 0; i < batch->entered; i++)
-        add(batch, redis_words("SUBSCRIBE", enter[i]));
+    enter(batch);
     if (batch->entered > 0)
         add(batch, redis_words("EXEC"));
+}
+
+static struct redis_channels channel_of(const struct batch *batch, int i)
+{
+    bool touches = strcmp(batch->enter[i], REDIS_INVALIDATE) == 0;
+    return touches ? touches_alone : (struct redis_channels){.wake = batch->enter[i]};
+}
+
+static bool has_run(const redisReply *reply)
+{
+    return !is_error(reply) || strncmp(reply->str, "NOSCRIPT", strlen("NOSCRIPT")) == 0;
 }
 
 /* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK without attempt->reply: the server
@@ -171,52 +251,37 @@ static enum lock_result read_transaction(struct attempt *attempt, const struct b
 {
     redisReply *const *queued = &batch->replies[batch->script];
     const redisReply *begin = queued[-1], *exec = batch->replies[batch->count - 1];
-    /* If the server refused MULTI, it ran the script and each SUBSCRIBE by themselves; EXEC may
-     * answer EXECABORT even then. */
-    if (is_error(begin))
-        return give_up(attempt, begin);
-    for (int i = 1; is_error(exec) && i <= batch->entered; i++)
-        if (is_error(queued[i]))
-            note_refusal(attempt,
-                         attempt->channels.touches && i == 1 ? &attempt->no_touches
-                                                             : &attempt->no_wake,
-                         "SUBSCRIBE", queued[i]);
+    /* The server has run the script and each SUBSCRIBE by themselves. */
+    if (is_error(begin)) {
+        attempt->pass |= !has_run(queued[0]);
+        return give_up(attempt, "MULTI", begin);
+    }
+    bool all = !is_error(queued[0]);
+    for (int i = 0; i < batch->entered; i++)
+        if (is_error(queued[1 + i])) {
+            note_refusal(attempt, channel_of(batch, i), "SUBSCRIBE", queued[1 + i]);
+            all = false;
+        }
     if (is_error(exec))
-        return is_discarded(exec) ? LOCK_OK : give_up(attempt, exec);
+        return !all && is_discarded(exec) ? LOCK_OK : give_up(attempt, "EXEC", exec);
 
-    bool whole = exec->type == REDIS_REPLY_ARRAY && exec->elements == 1 + (size_t)batch->entered;
-    for (int i = 1; whole && i <= batch->entered; i++)
-        whole = is_count(exec->element[i], "subscribe", i);
-    if (!whole)
+    if (exec->type != REDIS_REPLY_ARRAY || exec->elements != 1 + (size_t)batch->entered ||
+        !has_entered(batch, exec->element + 1))
         return redis_conn_nonsense(attempt->conn, attempt->why);
     attempt->conn->listening.channels = attempt->channels;
     attempt->reply = take_over(&exec->element[0]);
     return LOCK_OK;
 }
 
-/* Reads the replies. LOCK_UNAVAILABLE: the connection is closed, because it is unknown what
- * it would accept now. */
 static enum lock_result read_batch(struct attempt *attempt, struct batch *batch)
 {
-    struct redis_listening *listening = &attempt->conn->listening;
-    for (int i = 0; i < batch->left; i++) {
-        if (is_error(batch->replies[i]))
-            return give_up(attempt, batch->replies[i]);
-        if (!is_count(batch->replies[i], "unsubscribe", batch->left - 1 - i))
-            return redis_conn_nonsense(attempt->conn, attempt->why);
-    }
-    listening->channels = (struct redis_channels){0};
-
     const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
     if (is_error(on))
-        note_refusal(attempt, &attempt->no_touches, "CLIENT TRACKING", on);
+        note_refusal(attempt, touches_alone, "CLIENT TRACKING", on);
     else if (on != NULL && on->type != REDIS_REPLY_STATUS)
         return redis_conn_nonsense(attempt->conn, attempt->why);
     else if (on != NULL)
-        listening->on = true;
-    const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
-    if (is_error(spare) && redis_subscribe_any(attempt->channels))
-        note_refusal(attempt, &attempt->no_touches, "CLIENT CACHING", spare);
+        attempt->conn->listening.on = true;
 
     if (batch->entered > 0)
         return read_transaction(attempt, batch);
@@ -229,8 +294,7 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
 {
     struct batch batch;
     fill(&batch, attempt, script);
-    enum lock_result result = redis_conn_call(attempt->conn, batch.commands, batch.count,
-                                              batch.replies, bound, attempt->why);
+    enum lock_result result = exchange(attempt, &batch, bound);
     if (result != LOCK_OK)
         return result;
     result = read_batch(attempt, &batch);
@@ -240,39 +304,16 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
         freeReplyObject(attempt->reply);
         attempt->reply = take_over(&batch.replies[batch.asking]);
     }
-    free_replies(batch.replies, batch.count);
+    free_replies(&batch);
     return result;
-}
-
-/* Remembers what the server does not permit. A refusal by a server that is loading or busy does not
- * count: such a server refuses everything for a while. */
-static void learn(const struct attempt *attempt)
-{
-    struct redis_listening *listening = &attempt->conn->listening;
-    bool ran = !is_error(attempt->reply) ||
-               strncmp(attempt->reply->str, "NOSCRIPT", strlen("NOSCRIPT")) == 0;
-    if (attempt->pass || !ran)
-        return;
-    if (attempt->no_touches.text[0] != '\0') {
-        listening->no_touches = true;
-        listening->why_touches = attempt->no_touches;
-    }
-    if (attempt->no_wake.text[0] != '\0') {
-        listening->no_wake = true;
-        listening->why_wake = attempt->no_wake;
-    }
 }
 
 static enum lock_result try(struct attempt *attempt, const struct redis_command *script,
                             struct bound bound)
 {
-    const struct redis_listening *listening = &attempt->conn->listening;
     enum lock_result result = LOCK_OK;
-    if (redis_subscribe_any(attempt->channels) && listening->id == 0 && !listening->no_touches)
+    if (attempt->channels.touches && attempt->conn->listening.id == 0)
         result = ask_id(attempt, bound);
-    attempt->channels.touches &= attempt->no_touches.text[0] == '\0';
-    if (attempt->no_wake.text[0] != '\0')
-        attempt->channels.wake = NULL;
     if (result == LOCK_OK)
         result = run(attempt, script, bound);
     /* Nothing was carried out: the server refuses a channel, is full or busy, or the slot has
@@ -281,9 +322,22 @@ static enum lock_result try(struct attempt *attempt, const struct redis_command 
         attempt->channels = (struct redis_channels){0};
         result = run(attempt, script, bound);
     }
-    if (result == LOCK_OK)
+    if (result == LOCK_OK && has_run(attempt->reply))
         learn(attempt);
     return result;
+}
+
+/* The connection has ended when it was to subscribe to something new. */
+static void note_broken(struct attempt *attempt, bool touches)
+{
+    if (++attempt->conn->listening.broken < BROKEN_MOST)
+        return;
+    attempt->conn->listening.broken = 0;
+    errmsg_set(&attempt->no_touches, "the connection ended when %s was tried",
+               touches ? "CLIENT TRACKING" : "SUBSCRIBE");
+    if (!touches)
+        attempt->no_wake = attempt->no_touches;
+    spoil(attempt);
 }
 
 enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redis_command *script,
@@ -291,33 +345,29 @@ enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redi
                                       struct bound bound, struct errmsg *why)
 {
     struct redis_listening *listening = &conn->listening;
-    if (listening->broken >= BROKEN_MOST) {
-        listening->broken = 0;
-        listening->no_touches = listening->no_wake = true;
-        errmsg_set(&listening->why_touches, "the connection ended when CLIENT TRACKING was tried");
-        errmsg_set(&listening->why_wake, "the connection ended when SUBSCRIBE was tried");
-    }
     struct attempt attempt = {
         .conn = conn,
         .channels = {.touches = channels.touches && !listening->no_touches,
                      .wake = listening->no_wake ? NULL : channels.wake},
         .why = why,
     };
-    bool fresh = redis_subscribe_any(attempt.channels) && !redis_subscribe_any(listening->channels);
+    bool touches = attempt.channels.touches && !listening->channels.touches;
+    bool fresh = touches || (attempt.channels.wake != NULL && listening->channels.wake == NULL);
     enum lock_result result = try(&attempt, script, bound);
     *reply = attempt.reply;
-    if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
-        listening->broken++;
-    else if (fresh && result == LOCK_OK)
+    if (fresh && result == LOCK_OK)
         listening->broken = 0;
+    else if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0 && !listening->spoilt)
+        note_broken(&attempt, touches);
     return result;
 }
 
 struct redis_channels redis_subscribe_to(const struct redis_conn *conn)
 {
+    const struct redis_listening *listening = &conn->listening;
     struct redis_channels channels = {0};
     if (conn->socket.fd >= 0)
-        channels = conn->listening.channels;
-    channels.touches = channels.touches && conn->listening.on;
+        channels = listening->channels;
+    channels.touches = channels.touches && listening->on;
     return channels;
 }

@@ -145,7 +145,7 @@ not_served() {
     for word in zadd publish subscribe unsubscribe multi exec; do
         manual_user >/dev/null
         redis acl setuser locker "-$word" >/dev/null
-        run dlock -v -w 0.6 job true
+        run dlock -v -w 1.6 job true # the first waiter subscribes once more, within a second
         equals "$status" 75
         [[ $output == *"cannot notify waiters, and is polled: ${word^^}: "* ]]
     done

@@ -106,7 +106,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     checks_instead "$URL" 'CLIENT ID: ERR unknown command'
     stop_redis
     start_redis redis --rename-command EXEC ''
-    checks_instead "$URL" 'the connection ended when CLIENT TRACKING was tried'
+    checks_instead "$URL" 'EXEC: ERR unknown command'
     stop_redis
     start_redis redis --rename-command SUBSCRIBE ''
     checks_instead "$URL" 'SUBSCRIBE: ERR unknown command'
@@ -264,6 +264,22 @@ E
     equals "$(calls evalsha) $(calls subscribe) $(calls 'client\|tracking')" '2 0 0'
 }
 
+@test "an idle holder starts its watch with few commands, and then sends none for seconds" {
+    start_redis
+    hold_armed -r "$URL"
+    end_hold
+    wait "$HOLDER"
+    rm "$T/held.end"
+    redis config resetstat
+    hold_armed -r "$URL"
+    local command sent=''
+    sleep 3
+    for command in 'client\|setname' 'client\|id' 'client\|tracking' 'client\|caching' multi evalsha subscribe exec unsubscribe; do
+        sent+="$(calls "$command") "
+    done
+    equals "$sent" '1 1 1 0 1 2 1 1 0 '
+}
+
 @test "SCRIPT FLUSH while the lock is watched: looked at, told and released all the same" {
     start_redis
     hold_armed -r "$URL"
@@ -414,17 +430,17 @@ refused_again() { [ "$(refused multi)" -gt "$1" ]; }
     wait "$HOLDER"
     equals "$(cat "$T/held.err")" ''
     is_free
-    # The holder releases the lock, and calls the waiter.
+    # The waiter has become the first, and subscribes to touches.
     hold_armed -r "$URL" -t 1m
     dlock -r "$URL" -t 1m job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
     local waiter=$!
     wait_until 10 waiter_listens
     redis config resetstat
     redis acl setuser default -multi
-    end_hold
-    wait "$HOLDER"
     wait_until 10 refused_again 0
     redis acl setuser default +multi
+    end_hold
+    wait "$HOLDER"
     wait "$waiter"
     [ -e "$T/ran" ]
     is_free

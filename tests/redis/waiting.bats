@@ -180,6 +180,7 @@ hear_all() {
         take_by_hand 3600000
         set_boot "=86400"
         timeless queue a
+        set_boot "=$((86400 + 2))"
         wait_until 5 head_is_armed
         rests
         # shellcheck disable=SC2086
@@ -271,6 +272,50 @@ hear_all() {
         ended b
         within 0 "$start" # as above
     done
+}
+
+@test "the first waiter has not subscribed to touches yet, and another client touches the lock: it learns that within a second" {
+    start_redis
+    local how start
+    for how in del 'pexpire' replaced leaves; do
+        take_by_hand
+        queue a && queue b
+        not head_is_armed
+        start=$(now)
+        case $how in
+        del) redis del dlock:job >/dev/null ;;
+        pexpire) redis pexpire dlock:job 100 >/dev/null ;;
+        replaced)
+            redis eval 'redis.call("DEL", KEYS[1]) redis.call("SET", KEYS[1], "third", "PX", 60000)' 1 dlock:job
+            wait_until 5 head_is_armed
+            redis del dlock:job && start=$(now)
+            ;;
+        leaves)
+            kill -TERM "$(pid_of a)"
+            wait_until 5 head_is_armed
+            redis del dlock:job && start=$(now)
+            ;;
+        esac
+        case $how in leaves) ended a 143 ;; *) ended a ;; esac
+        within 1000 "$start"
+        ended b
+        rm "$T/order"
+    done
+}
+
+@test "a call in vain, and a release before the called waiter listens again: the next one is called, and none is lost" {
+    start_redis
+    hold_lock job
+    fake_redis delay=300 "$T/redis.sock"
+    queue a -r "unix://$T/fake.sock" && queue b
+    local channel
+    channel="{dlock:job}:wake:$(redis zrange '{dlock:job}:queue' 0 0)"
+    equals "$(redis publish "$channel" turn)" 1
+    wait_until 5 eval '[ "$(redis publish "$channel" "")" = 0 ]' # it asks
+    end_hold
+    ended b
+    ended a
+    equals "$(waiters)" 0
 }
 
 # long_silent: the waiters asked twenty seconds ago the last time.
@@ -553,32 +598,50 @@ one_behind_leaves() {
     ended a
 }
 
-# Calls by clients, whatever runs inside scripts.
-calls() { redis info commandstats | awk -F'[:=,]' '/cmdstat_(evalsha|eval|subscribe|unsubscribe|client\|tracking)/ { n += $3 } END { print n }'; }
+# Calls by clients, as tests/bench/bench_waiting.py counts them, whatever runs inside scripts.
+calls() {
+    redis info commandstats | sed -nE 's/^cmdstat_(auth|client|eval|evalsha|select|subscribe|unsubscribe)(\|[a-z]+)?:calls=([0-9]+),.*/\3/p' |
+        awk '{ n += $1 } END { print n }'
+}
 
-# hand_offs N: what so many hand-offs cost, with N waiting.
-hand_offs() {
-    local i before
+# whole_runs N: what a run costs from its first call to its last, in tenths of a call, if N wait for each other.
+whole_runs() {
+    local i
     rm -f "$T/held" "$T/held.end"
     hold_lock job
+    redis config resetstat >/dev/null
     for ((i = 0; i < $1; i++)); do
-        dlock job -- sh -c 'echo x >>"$T/order"' 3>&- 4>&- &
+        dlock job true 3>&- 4>&- &
         echo $! >"$T/q$i.pid"
     done
     wait_until 30 waits "$1"
-    before=$(calls)
     end_hold
     for ((i = 0; i < $1; i++)); do ended "q$i"; done
-    echo $((($(calls) - before) * 10 / $1))
+    echo $(($(calls) * 10 / $1))
 }
 
-@test "a hand-off costs the same whether few or many wait" {
+@test "a run that has waited costs the same few calls with 10 waiters and with 100" {
     start_redis
     local few many
-    few=$(hand_offs 5)
-    many=$(hand_offs 60)
-    echo "tenths of a call: $few with 5, $many with 60" >&2
-    [ "$many" -le $((few + 30)) ]
+    few=$(whole_runs 10)
+    many=$(whole_runs 100)
+    echo "tenths of a call: $few with 10, $many with 100" >&2
+    [ "$few" -le 120 ]
+    [ "$many" -le $((few + 10)) ]
+}
+
+@test "waiters that are called when it is their turn ask for nothing in between, and are not tracked" {
+    start_redis
+    take_by_hand
+    local i before
+    for i in {1..10}; do queue "$i"; done
+    wait_until 5 head_is_armed
+    before=$(asks)
+    sleep 1
+    [ $(($(asks) - before)) -le 1 ] # one that looks for all
+    equals "$(redis info commandstats | sed -nE 's/^cmdstat_client\|tracking:calls=([0-9]+),.*/\1/p')" 1
+    redis del dlock:job
+    for i in {1..10}; do ended "$i"; done
 }
 
 @test "a client that sends messages, or touches the lock, again and again: a waiter asks 100 times a second at most" {

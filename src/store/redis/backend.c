@@ -91,7 +91,6 @@ static enum lock_result run_check(struct redis_backend *redis, struct duration l
 {
     struct deadline before = deadline_now();
 
-    redis->touched = false;
     enum lock_result result = redis_script_run_again(redis, bound, why);
     if (result == LOCK_OK)
         result = read_check(redis, before, least, lease, why);
@@ -120,9 +119,6 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
                                     struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
-
-    if (redis_is_fresh(redis))
-        return LOCK_OK;
 
     if (lease->mode != MODE_EXCLUSIVE) {
         struct redis_call *call =

@@ -31,6 +31,7 @@ struct redis_place {
     bool listens;              /* the last request said that the waiter can be called */
     unsigned may_call;       /* serial of the connection whose user may call waiters; 0: unknown */
     bool called;             /* it is the waiter's turn */
+    bool vain;               /* a call was in vain: other clients take the lock without the queue */
     bool touched;            /* another client has touched the lock */
     bool unseen;             /* it asks because it has not heard another waiter ask for long */
     struct deadline changes; /* when to ask because a lease or a turn ends */
@@ -53,19 +54,14 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    const char *key;   /* of the lock that take() requested; NULL: none yet */
-    const char *token; /* of that take */
-    bool shares;       /* the lock is held in a mode that others can share */
-    bool owns_tls;     /* the backend closes settings.tls */
+    const char *key; /* of the lock that take() requested; NULL: none yet */
+    bool owns_tls;   /* the backend closes settings.tls */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
     struct redis_cluster *cluster;   /* its nodes; NULL: none known yet, or not a Cluster */
     struct redis_place place;
-    bool watched;      /* the checks request notifications */
-    bool touched;      /* the server reported that a client has touched the lock */
-    bool release_sent; /* a release was sent, and its reply never came */
-    struct deadline
-        fresh; /* until when the last answer is valid, as long as touches are reported */
+    bool watched;                /* the checks request notifications */
+    bool release_sent;           /* a release was sent, and its reply never came */
     struct redis_call *call;     /* the current call: 32 kB, too much for a stack */
     char request[TOKEN_SIZE];    /* id of a request that has no take id; "": none */
     char unanswered[TOKEN_SIZE]; /* take id of a request that got no answer; "": none */
@@ -274,10 +270,6 @@ struct call redis_listen(struct backend *backend);
 
 /* on_message of redis/conn.h, for a redis_backend. */
 void redis_hear(void *data, const char *channel, const redisReply *payload);
-
-/* True if the lock cannot have been touched since the last answer: the answer is recent,
- * and the server reports every touch. */
-bool redis_is_fresh(struct redis_backend *redis);
 
 /* Begins the call that releases the lease, or gives up its take. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease);

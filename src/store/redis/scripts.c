@@ -254,10 +254,10 @@ enum lock_result redis_script_run_again(struct redis_backend *redis, struct boun
                                         struct errmsg *why)
 {
     bool reused = redis->conn.socket.fd >= 0;
-    bool named = !redis->conn.nameless;
+    unsigned lessons = redis->conn.lessons;
     enum lock_result result = redis_script_run(redis, bound, why);
 
-    if (result == LOCK_UNAVAILABLE && (reused || (named && redis->conn.nameless)) &&
+    if (result == LOCK_UNAVAILABLE && (reused || redis->conn.lessons != lessons) &&
         redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
         redis->call->sent_before = redis->conn.sent;
         result = redis_script_run(redis, bound, why);

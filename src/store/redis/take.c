@@ -7,9 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long an answer stays valid, if the server reports every touch after it. */
-static const struct duration fresh_time = {500 * NS_PER_MS};
-
 /* The first NEAR_PLACES waiters (NEAR in queue.lua) ask this often, in case those before them are
  * frozen or no client calls; usually one of them asks for all. A waiter that cannot rely on the
  * others asks every poll_interval. */
@@ -17,6 +14,10 @@ static const struct duration look_interval = {2500 * NS_PER_MS};
 static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 65 };
+
+/* A waiter that has become the first asks at most this much later, and subscribes to touches: in a
+ * quick hand-over the next call comes sooner. */
+static const struct duration head_interval = {1 * NS_PER_S};
 
 /* --- replies ------------------------------------------------------------- */
 
@@ -104,9 +105,14 @@ static void note_place(struct redis_backend *redis, const struct refused *refuse
                          : ask_time(refused->ask_ms, holder->ahead);
     place->look = look_time(holder->ahead);
     if (!called) {
+        place->listens = false;
         redis->conn.listening.no_wake = true;
         errmsg_set(&redis->conn.listening.why_wake, "%.400s", refused->uncalled);
     }
+    if (place->ahead == 0 && place->listens && !redis->conn.listening.no_touches &&
+        !redis_subscribe_to(&redis->conn).touches)
+        place->changes =
+            deadline_earlier(place->changes, deadline_after(duration_jittered(head_interval)));
 }
 
 static bool read_refused(struct redis_backend *redis, struct holder *holder)
@@ -146,9 +152,7 @@ static bool read_grant(struct redis_backend *redis, const struct lock_request *r
     struct deadline end = deadline_plus(before, (struct duration){grant.left_ms * NS_PER_MS});
     lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
 
-    redis->shares = request->mode != MODE_EXCLUSIVE;
     redis->base.uncertain = redis->base.queued = false;
-    redis->fresh = deadline_plus(before, fresh_time);
     return true;
 }
 
@@ -378,11 +382,12 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     return result;
 }
 
-/* The first waiter gets reports of touches, because a client of another kind does not call waiters.
- * A called waiter gets them as well, because it may hold the lock after this request. */
-static bool wants_touches(const struct redis_backend *redis)
+/* What a waiter subscribes to. The first one also gets reports of touches, because a client of
+ * another kind does not call waiters; but not yet when it joins (head_interval). */
+static struct redis_channels channels_for(const struct redis_backend *redis)
 {
-    return redis->place.ahead == 0 || redis->place.called;
+    return (struct redis_channels){.touches = redis->base.queued && redis->place.ahead == 0,
+                                   .wake = redis->place.wake};
 }
 
 static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request,
@@ -393,16 +398,15 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
     struct redis_call *call = begin_take(redis, request, queues);
 
     if (queues)
-        call->channels =
-            (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
+        call->channels = channels_for(redis);
     redis->place.listens = queues && !redis->conn.listening.no_wake;
-    redis->place.called = redis->place.touched = redis->place.unseen = redis->touched = false;
+    redis->place.called = redis->place.touched = redis->place.unseen = false;
     /* The lease counts from here: connecting is not part of it. */
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
         result = redis_script_run(redis, bound, why);
     if (result == LOCK_OK) {
-        redis->base.queued = queues;
+        redis->base.queued = queues || (redis->base.queued && !request->last);
         result = read_take(redis, request, before, lease, holder, why);
         if (result == LOCK_OK)
             result = await_replicas(redis, lease, bound, why);
@@ -415,17 +419,31 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
     return redis_script_end(redis, result, why);
 }
 
-/* True if the waiter must ask again to change its subscriptions. Either it has become the first and
- * gets no reports of touches yet; or it is in the queue as a listener, but the server has just
- * refused to let it listen. The next call requests what is possible. */
+/* Asks, and once more at once if the server has only refused something that can be left out. */
+static enum lock_result ask_again(struct redis_backend *redis, const struct lock_request *request,
+                                  bool queues, struct lease *lease, struct holder *holder,
+                                  struct bound bound, struct errmsg *why)
+{
+    unsigned lessons = redis->conn.lessons;
+    enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
+    if (result == LOCK_UNAVAILABLE && redis->conn.lessons != lessons)
+        result = ask(redis, request, queues, lease, holder, bound, why);
+    return result;
+}
+
+/* True if the waiter must ask again to change its subscriptions. Either it is in the queue as a
+ * listener, but the server has just refused to let it listen; or it cannot be called, is the first,
+ * and gets no reports of touches yet. The next call requests what is possible. */
 static bool must_subscribe(const struct redis_backend *redis)
 {
+    const struct redis_listening *listening = &redis->conn.listening;
     struct redis_channels channels = redis_subscribe_to(&redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
         return false;
-    if (channels.wake == NULL)
-        return redis->place.listens;
-    return !channels.touches && !redis->conn.listening.no_touches && wants_touches(redis);
+    if (listening->no_wake && redis->place.ahead == 0 && !channels.touches &&
+        !listening->no_touches)
+        return true;
+    return redis->place.listens && channels.wake == NULL;
 }
 
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
@@ -434,23 +452,21 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last;
-    bool queues = stays && redis->place.came > 0;
+    /* A waiter that is called usually gets the lock, and then need not listen any more. */
+    bool called = stays && redis->place.called && !redis->place.vain;
+    bool queues = stays && redis->place.came > 0 && !called;
     char part[TOKEN_SIZE + sizeof "wake:"];
     snprintf(part, sizeof part, "wake:%s", request->take_id);
     lock_key_companion(redis->place.wake, sizeof redis->place.wake, request->key, part);
     redis->place.attended = request->attended;
     redis->key = request->key;
-    redis->token = request->token;
-    redis->shares = false;
-    bool named = !redis->conn.nameless;
-    enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
-    if (result == LOCK_UNAVAILABLE && named && redis->conn.nameless) /* the server hung up */
-        result = ask(redis, request, queues, lease, holder, bound, why);
+    enum lock_result result = ask_again(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
+    redis->place.vain |= called && result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && holder->refusal != REFUSED_DONE)
-        result = ask(redis, request, true, lease, holder, bound, why);
+        result = ask_again(redis, request, true, lease, holder, bound, why);
     for (int i = 0; i < 2 && result == LOCK_HELD && must_subscribe(redis); i++)
-        result = ask(redis, request, true, lease, holder, bound, why);
+        result = ask_again(redis, request, true, lease, holder, bound, why);
     if (result == LOCK_HELD && redis->base.queued)
         redis_sentinel_attend(redis, bound);
     return result;
@@ -458,38 +474,16 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 
 /* --- messages of the server ---------------------------------------------- */
 
-/* True for the companion that records this process's lease. The scripts read more keys, so the
- * server reports touches of these, too; such touches say nothing about the lease. */
-static bool is_about_us(const struct redis_backend *redis, const char *key)
-{
-    char companion[COMPANION_SIZE];
-    redis_companion(companion, redis->key, redis->shares ? COMPANION_OWN : COMPANION_META,
-                    redis->token);
-    return strcmp(key, companion) == 0;
-}
-
-/* `keys` is an array; anything else means that all keys are gone, which the server reports to all
- * clients. */
+/* `keys` is an array; anything else means that all keys are gone. The script reads more keys than
+ * the lock's, so the server reports touches of these, too; such touches mean nothing to a waiter. */
 static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
-    static const struct duration rush = {500 * NS_PER_MS};
-    struct redis_place *place = &redis->place;
-    bool all = keys->type != REDIS_REPLY_ARRAY;
-    bool lock = false;
-    for (size_t i = 0; !all && i < keys->elements; i++) {
-        const char *key = redis_reply_text(keys->element[i]);
-        lock |= strcmp(key, redis->key) == 0;
-        redis->touched |= is_about_us(redis, key);
-    }
-    if (all && place->ahead > 0)
-        place->changes = deadline_earlier(place->changes, deadline_after(duration_jittered(rush)));
-    else
-        place->touched |= all || lock;
-    redis->touched |= all || lock;
+    redis->place.touched |= keys->type != REDIS_REPLY_ARRAY;
+    for (size_t i = 0; i < keys->elements; i++)
+        redis->place.touched |= strcmp(redis_reply_text(keys->element[i]), redis->key) == 0;
 }
 
-/* "turn": it is this waiter's turn. "held MS": this waiter is now the first, and must ask to get
- * reports of touches; if the lock changes hands quickly, the waiter is called before it asks.
+/* "turn": it is this waiter's turn. "held MS": this waiter is now the first.
  * "seen": this waiter is one of the first that look, and another one has looked; or it has just
  * become one of the first. */
 static void hear_call(struct redis_place *place, const char *text)
@@ -501,7 +495,7 @@ static void hear_call(struct redis_place *place, const char *text)
     if (strncmp(text, "held ", 5) == 0) {
         (void)number_parse(text + 5, 0, REDIS_MS_MOST, &ms);
         struct duration left = DURATION_MS(ms < HELD_LEAST_MS ? HELD_LEAST_MS : ms + 1);
-        left = duration_min(left, duration_jittered(DURATION_S(1)));
+        left = duration_min(left, duration_jittered(head_interval));
         place->ahead = 0;
         place->changes = deadline_earlier(place->changes, deadline_after(left));
     } else if (strcmp(text, "seen") == 0) {
@@ -514,20 +508,11 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
     if (redis->key == NULL)
-        redis->touched = true; /* take() was never called: the caller looks anyway */
-    else if (strcmp(channel, REDIS_INVALIDATE) == 0)
+        return; /* take() was never called: the caller looks anyway */
+    if (strcmp(channel, REDIS_INVALIDATE) == 0)
         hear_touch(redis, payload);
     else if (strcmp(channel, redis->place.wake) == 0)
         hear_call(&redis->place, redis_reply_text(payload));
-}
-
-bool redis_is_fresh(struct redis_backend *redis)
-{
-    (void)redis_sentinel_hear(redis);
-    if (!redis_subscribe_to(&redis->conn).touches)
-        return false;
-    redis_conn_read_messages(&redis->conn);
-    return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
 }
 
 struct call redis_listen(struct backend *backend)
@@ -535,7 +520,9 @@ struct call redis_listen(struct backend *backend)
     struct redis_backend *redis = redis_of(backend);
     struct redis_place *place = &redis->place;
     struct call call = {.fd = -1, .poll_most = poll_interval};
-    bool listened = redis_subscribe_to(&redis->conn).wake != NULL;
+    struct redis_channels channels = redis_subscribe_to(&redis->conn);
+    bool callable = channels.wake != NULL && !redis->conn.listening.no_wake;
+    bool listened = callable || channels.touches;
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
@@ -550,14 +537,15 @@ struct call redis_listen(struct backend *backend)
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
         /* A Cluster may have moved the lock to another node, which does not call the waiter until
          * it asks there. */
-        bool relies = !place->attended && redis->url.topology != REDIS_CLUSTER &&
+        bool relies = callable && !place->attended && redis->url.topology != REDIS_CLUSTER &&
                       !redis_sentinel_is_unsubscribed(redis);
         place->unseen = relies && deadline_passed(place->look);
         if (relies) {
             call.poll_most = far_interval;
             call.by = deadline_earlier(call.by, place->look);
         }
-    } else if (redis->conn.listening.no_wake) {
+    }
+    if (redis->conn.listening.no_wake) {
         call.cannot = redis->conn.listening.why_wake.text;
         call.poll_most = place->ahead == 0 ? DURATION_MS(500) : poll_interval;
     }

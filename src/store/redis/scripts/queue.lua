@@ -7,13 +7,20 @@
 --
 -- A client that frees the lock, or finds it free, calls the first waiter on the waiter's own
 -- channel ("turn"). For a while after that, no other client may take the lock. A waiter that
--- listens counts as alive as long as its channel has a subscriber, whatever a clock says: it asks
--- and subscribes in one transaction, so it is never in the queue without listening. Orders of
--- events:
+-- listens counts as alive as long as its channel has a subscriber, whatever a clock says: it joins
+-- and subscribes in one transaction. Only the first time that it is called does it ask without
+-- subscribing again, because it usually holds the lock then. Orders of events:
 --
 --   The called waiter asks -> it takes the lock -> the new first waiter is notified ("held").
---   Another client, which knows no queue, is faster -> the called waiter is refused -> its turn is
---     over, and it keeps its place.
+--   Another client, which knows no queue, is faster -> the called waiter is refused, and asks again
+--     at once, subscribing -> its turn is over, and it keeps its place.
+--   The lock is released between these two requests -> the waiter is dropped as if dead, and the
+--     next one is called -> the second request puts it back in its place; whichever asks first has
+--     the lock.
+--   A waiter becomes the first -> it asks and subscribes to touches within a second, unless it is
+--     called sooner. A client that knows no queue touches the lock before that: removes the lock ->
+--     that request takes it; shortens the lease -> that request learns it; takes a lock that is
+--     free -> that request is refused, and waits for the new holder.
 --   The called waiter is frozen, or cut off with its connection still open -> after its turn, the
 --     next client that asks drops it, and calls all of the first NEAR that come before this client
 --     at once -> the first of these that is alive takes the lock, after one turn for all -> the
