@@ -50,10 +50,10 @@ walk() {
     mkdir "$T/tools"
     # shellcheck disable=SC2016
     printf '#!/bin/sh\nprintf "                 U %%s\\n" %s\n' "malloc@GLIBC_2.2.5 __isoc23_strtoul@GLIBC_2.38 __isoc2y_strtol@GLIBC_2.50 \
-        __stat64_time64 __fcntl_time64 __clock_gettime64 __open64_2 __snprintf_chk _exit __read_chk dup3 __isoc23_strange preadv64v2" >"$T/tools/nm"
+        __stat64_time64 __fcntl_time64 __clock_gettime64 __open64_2 __snprintf_chk _exit __read_chk vmsplice __isoc23_strange preadv64v2" >"$T/tools/nm"
     chmod +x "$T/tools/nm"
     PATH=$T/tools:$PATH run python3 "$TESTS/faults/fault_walk.py" --unknown "$DLOCK" "$HELPERS/fail_nth.so"
-    equals "$output" $'__isoc23_strange\ndup3\npreadv64v2'
+    equals "$output" $'__isoc23_strange\npreadv64v2\nvmsplice'
 }
 
 # What the walk finds is broken on purpose by a dlock that is a script.
