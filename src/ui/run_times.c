@@ -77,13 +77,14 @@ void typical_json(struct json *json, const struct typical *typical)
 const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES_SIZE])
 {
     const struct past_run *longest = history_longest(history);
-    char took[DURATION_TEXT_SIZE], ttl[DURATION_TEXT_SIZE];
+    char which[64] = "the last run", took[DURATION_TEXT_SIZE], ttl[DURATION_TEXT_SIZE];
 
     text[0] = '\0';
+    if (history->count > 1)
+        snprintf(which, sizeof which, "the longest of the last %zu runs", history->count);
     if (longest != NULL && !past_run_was_extended(longest))
-        snprintf(text, RUN_TIMES_SIZE,
-                 "the longest of the last %zu runs took %s; a TTL of %s would have been enough",
-                 history->count, about(longest->length_ms, took),
+        snprintf(text, RUN_TIMES_SIZE, "%s took %s; a TTL of %s would have been enough", which,
+                 about(longest->length_ms, took),
                  duration_format(history_ttl(longest->length_ms), ttl, sizeof ttl));
     return text;
 }
