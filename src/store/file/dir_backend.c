@@ -116,15 +116,22 @@ static bool must_not_join(const struct take *take)
            survey_conflicts(&backend->survey, request->mode, request->slots);
 }
 
-/* Notes the run because of which once_per refuses the request, whether or not the lock is held. */
-static void ask_once_per(const struct take *take)
+/* Notes the run because of which once_per refuses the request, whether or not the lock is held. A
+ * table that cannot be opened does not mean that nothing has run. */
+static enum lock_result ask_once_per(const struct take *take)
 {
+    struct store *store = &take->backend->store;
     struct run_memory runs;
     if (take->request->once_per.ns <= 0)
-        return;
-    store_read_runs(&take->backend->store, take->request->key, NULL, take->bound, &runs);
+        return LOCK_OK;
+
+    enum lock_result result = memory_open(&store->memory, &store->dir, true, take->why);
+    if (result != LOCK_OK)
+        return result;
+    store_read_runs(store, take->request->key, NULL, take->bound, &runs);
     if (run_began_within(&runs, take->request->once_per))
         take->backend->done = runs.success;
+    return LOCK_OK;
 }
 
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_CANCELLED; LOCK_UNAVAILABLE, LOCK_INVALID with
@@ -147,7 +154,9 @@ static enum lock_result survey_places(const struct take *take, bool in_section)
     if (survey->newer > 0)
         return format_newer(take->why, survey->newer);
 
-    ask_once_per(take);
+    enum lock_result result = ask_once_per(take);
+    if (result != LOCK_OK)
+        return result;
     if (is_done(backend) || !survey_admits(survey, take->request))
         return LOCK_HELD;
     backend->reserved = !queue_lets(file, entry_of(take), &backend->waiter.ticket, survey);
@@ -257,9 +266,13 @@ static enum lock_result take_in_section(const struct take *take)
     const struct survey *survey = &backend->survey;
 
     enum lock_result result = lock_file_verify(file, take->why);
-    if (result == LOCK_OK)
-        result = survey_places(take, true);
-    if (is_done(backend))
+    if (result != LOCK_OK)
+        return result;
+
+    result = survey_places(take, true);
+    bool failed =
+        result != LOCK_OK && result != LOCK_HELD && !survey->unreadable && survey->newer == 0;
+    if (is_done(backend) || failed)
         store_tidy(&backend->store, file, take->bound);
     if (result != LOCK_OK)
         return result;
