@@ -273,6 +273,9 @@ static void let_go(struct exact_backend *backend)
 {
     (void)blocking_stop(&backend->queued);
     claim_end(&backend->claim_fd);
+    /* A guard that has just been killed may have the file open for a little longer. */
+    if (backend->file.fd >= 0)
+        (void)flock(backend->file.fd, LOCK_UN);
     lock_file_close(&backend->file);
 }
 
