@@ -168,9 +168,13 @@ static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
     struct deadline end = deadline_after(notice_limit);
-    struct call call = backend->listen(backend);
-    while (!call.now && call.fd >= 0 && !deadline_passed(end) && is_readable(trial, call.fd, end))
+    struct call call = {.fd = -1};
+
+    while (!deadline_passed(end)) {
         call = backend->listen(backend);
+        if (call.now || call.fd < 0 || !is_readable(trial, call.fd, end))
+            break;
+    }
     return call.now;
 }
 

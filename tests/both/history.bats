@@ -14,6 +14,16 @@ runs() {
     for ((i = 0; i < $1; i++)); do dlock "${@:2}"; done
 }
 
+# bats test_tags=slow
+@test "--history: the last 32 runs, and no more" {
+    local i
+    for i in {1..35}; do dlock job sh -c "exit $i" || true; done
+    equals "$(history_of job '[r["status"] for r in s["runs"]] == list(range(35, 3, -1))')" True
+    run dlock --history job
+    equals "${#lines[@]}" 35
+    [[ ${lines[33]} =~ ^'32 runs in '[0-9a-z.]+', 0 succeeded, longest ' ]]
+}
+
 @test "--history: of a name that never ran, no run is known, and the exit status is 1" {
     fails_with 1 '' dlock -q --history job
     run dlock --history job
@@ -51,16 +61,6 @@ runs() {
     equals "$(history_of job '[(r["outcome"], r["duration"] is None) for r in s["runs"]]')" "[('exited', False), ('lost', True)]"
 }
 is_free() { ! dlock --status -q "$1"; }
-
-# bats test_tags=slow
-@test "--history: the last 32 runs, and no more" {
-    local i
-    for i in {1..35}; do dlock job sh -c "exit $i" || true; done
-    equals "$(history_of job '[r["status"] for r in s["runs"]] == list(range(35, 3, -1))')" True
-    run dlock --history job
-    equals "${#lines[@]}" 35
-    [[ ${lines[33]} =~ ^'32 runs in '[0-9a-z.]+', 0 succeeded, longest ' ]]
-}
 
 @test "--history: shared holders and slots count, what did not run does not, and --remember=0 removes it all" {
     dlock -s job true

@@ -57,6 +57,9 @@ common_teardown() {
 setup() { common_setup; }
 teardown() { common_teardown; }
 
+# has_command PID: this dlock has a child other than its guard, which it reaps only after the release.
+has_command() { pgrep -l -P "$1" | grep -v dlock-guard; }
+
 # wait_until SECONDS COMMAND...: repeats the command until it succeeds; fails when time is up. The
 # pauses grow, because each try costs processor time that other tests need. The limit is 5 s at
 # least, so that a busy machine fails no test; use `within` to check that something is quick.

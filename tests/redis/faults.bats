@@ -496,7 +496,7 @@ P
     start=$(now)
     touch "$T/held.end"
     # Its command is gone: it tries to release.
-    wait_until 10 not pgrep -P "$dlock"
+    wait_until 10 not has_command "$dlock"
     kill -TERM "$dlock"
     wait "$dlock" || status=$?
     equals "$status" 0
@@ -530,7 +530,7 @@ P
     wait_until 10 test -e "$T/ready"
     stop_redis
     touch "$T/go"
-    wait_until 10 not pgrep -P "$dlock"
+    wait_until 10 not has_command "$dlock"
     wait_until 10 eval '(($(now) > start + 3200))'
     start_redis
     wait "$dlock" || status=$?

@@ -224,7 +224,7 @@ E
     wait_until 10 sh -c "redis-cli -s '$T/redis.sock' info persistence | grep -q 'rdb_last_bgsave_status:err'"
     end_hold
     # Its command is gone: it tries to release.
-    wait_until 10 not pgrep -P "$HOLDER"
+    wait_until 10 not has_command "$HOLDER"
     redis config set stop-writes-on-bgsave-error no
     wait "$HOLDER"
     is_free
@@ -268,7 +268,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     fails_with 69 'BUSY' dlock -r "$URL" --outage=0 --status job
     fails_with 69 'BUSY' dlock -r "$URL" --outage=0 other touch "$T/ran"
     end_hold
-    wait_until 10 not pgrep -P "$HOLDER"
+    wait_until 10 not has_command "$HOLDER"
     redis script kill
     wait "$HOLDER"
     equals "$(cat "$T/held.err")" ''

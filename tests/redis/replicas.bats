@@ -130,7 +130,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     [ ! -e "$T/ran" ]
     end_hold
     # Its command has ended, and it tries to release.
-    wait_until 5 not pgrep -P "$HOLDER"
+    wait_until 5 not has_command "$HOLDER"
     at_a replicaof no one
     wait "$HOLDER"
     is_free
