@@ -105,13 +105,28 @@ P
             wait_until 10 told '^READY=1$'
             told '^STATUS=holding the lock job until .*, running true$'
         done
-        for name in vsock:2 vsock:2:98 vsock:x:99 vsock-dgram:2:99 vsock:2:99x; do
+        for name in vsock:2 vsock:2:98 vsock:x:99 vsock-dgram:2:99 vsock:2:99x vsock:2:4294967395 vsock:4294967298:99; do
             : >"$T/told"
             equals "$(NOTIFY_SOCKET=$name VSOCK_TYPE=$type LD_PRELOAD=$HELPERS/fault_vsock.so dlock job -- echo ran)" ran
             [ ! -s "$T/told" ]
         done
         kill "$(cat "$T/manager.pid")"
     done
+}
+
+@test "a service manager that does not answer over vsock delays no stop" {
+    local i plain
+    # How long the command ran.
+    lasts() {
+        fails_with 124 '' env "$@" dlock -t 300ms job -- sh -c 'trap "" TERM
+            date +%s%3N >"$T/begin"; while :; do date +%s%3N >"$T/tick"; sleep 0.01; done'
+        echo $(($(cat "$T/tick") - $(cat "$T/begin")))
+    }
+    for i in {1..5}; do
+        plain=$(lasts true=)
+        [ "$(lasts NOTIFY_SOCKET=vsock:2:99 VSOCK_TYPE=1 VSOCK_SILENT=1 LD_PRELOAD="$HELPERS/fault_vsock.so")" -ge $((plain + 40)) ] || return 0
+    done
+    false
 }
 
 @test "a service that could not be started is not called ready" {
