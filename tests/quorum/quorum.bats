@@ -965,6 +965,20 @@ fails_after_success() {
     [ "$(for i in 1 2 3; do on $i hmget '{dlock:job}:meta' success run | paste -sd'|'; done | sort -u | wc -l)" = 1 ]
 }
 
+@test "the history of a quorum is the longest of the servers that have the newest run" {
+    local i lost
+    quorum 3
+    for i in 1 2 3 4 5; do dlock job true; done
+    for lost in 1 2 3; do
+        for i in 1 2 3; do wait_until 10 is_free_on $i; done
+        on $lost flushall
+        dlock job true
+        for i in 1 2 3; do wait_until 10 is_free_on $i; done
+        # A server may have missed a run, so that not all are there.
+        [ "$(dlock --history --json job | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["runs"]))')" -ge 3 ]
+    done
+}
+
 @test "a quorum remembers the newest run, even if a server has missed it" {
     quorum 3
     wait_until 10 succeeds_on 2 # it may be the one that is slower, and then knows of nothing

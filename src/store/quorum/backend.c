@@ -159,7 +159,7 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
 
 /* A server that was down has missed some runs. So the newest success is shown, with the counts of
  * the server that knows of the most runs since then; and the newest run, by the hosts' clocks, with
- * the history of the server that knows of it. */
+ * the longest history of the servers that know of it. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
@@ -170,7 +170,8 @@ static struct run_memory find_memory(const struct quorum *quorum)
         int64_t more = memory->runs + memory->skipped - newest.runs - newest.skipped;
         if (!has_run(quorum, &memory->last))
             continue;
-        if (last == NULL || newest_ms(&memory->last) > newest_ms(&last->last))
+        int64_t later = last != NULL ? newest_ms(&memory->last) - newest_ms(&last->last) : 1;
+        if (later > 0 || (later == 0 && strlen(memory->history) > strlen(last->history)))
             last = memory;
         if (newer > 0 || (newer == 0 && more > 0))
             newest = *memory;
