@@ -187,7 +187,9 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
     run dlock -t 3s job sleep 2.5
     equals "$status $output" '0 '
 
-    # Not if the lease was extended, with -q, or if nothing is remembered.
+    # Not if the lock was released before, the lease was extended, with -q, or if nothing is remembered.
+    run dlock -t 1s early -c 'dlock --release; sleep 1.4'
+    equals "$status $output" '0 '
     run dlock -t 3s extended -c 'sleep 1; dlock --extend; sleep 1.6'
     equals "$status $output" '0 '
     run dlock -q -t 3s quiet sleep 2.5
