@@ -168,14 +168,14 @@ static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
     struct deadline end = deadline_after(notice_limit);
-    struct call call = {.fd = -1};
+    bool now = false, more = true;
 
-    while (!deadline_passed(end)) {
-        call = backend->listen(backend);
-        if (call.now || call.fd < 0 || !is_readable(trial, call.fd, end))
-            break;
+    while (more) {
+        const struct call call = backend->listen(backend);
+        now = call.now;
+        more = !now && call.fd >= 0 && !deadline_passed(end) && is_readable(trial, call.fd, end);
     }
-    return call.now;
+    return now;
 }
 
 static enum lock_result hand_over(struct trial *trial, struct errmsg *why)

@@ -95,7 +95,7 @@ NOT_WALKED = {
     "sigaddset sigemptyset sigfillset sigismember unsetenv rewind ferror fileno raise dirname inet_pton fnmatch strftime "
     "explicit_bzero sysconf dlerror dlsym assert_fail cxa_finalize gmon_start ITM_deregisterTMCloneTable ITM_registerTMCloneTable "
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
-    "works on memory alone": "sscanf memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strcat strchr strcasestr strcmp strcpy strcspn strlen strncasecmp "
+    "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strcat strchr strcasestr strcmp strcpy strcspn strlen strncasecmp "
     "strncmp strncpy strchrnul strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
     "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr memrchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
