@@ -171,7 +171,7 @@ complete -c dlock -n __dlock_takes_options -l resume -d 'End the pause of the lo
 complete -c dlock -n __dlock_takes_options -l status -d 'Show who holds the lock'
 complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free, without acquiring it'
 complete -c dlock -n __dlock_takes_options -l list -d 'List the held locks'
-complete -c dlock -n __dlock_takes_options -l all -d 'With --list: free locks that are paused or remember a run, too'
+complete -c dlock -n __dlock_takes_options -l all -d 'With --list: free locks that remember a run, too'
 complete -c dlock -n __dlock_takes_options -l history -d 'List the last runs, and how long they took'
 complete -c dlock -n __dlock_takes_options -l ran-within -x -a '(__dlock_durations)' -d 'Whether the last success ended within that time'
 complete -c dlock -n __dlock_takes_options -l current -d 'List the locks that this process runs under'

@@ -247,21 +247,30 @@ static enum lock_result pause_lock(void *data, struct bound bound, struct errmsg
     return target->backend->pause(target->backend, target->key, &target->pause, bound, why);
 }
 
+static NOT_INLINED void print_pause(const struct target *target, int64_t ends_ms)
+{
+    char name[LOCK_TEXT_SIZE], until[40], length[DURATION_TEXT_SIZE], why[LOCK_TEXT_SIZE];
+    text_escape(name, sizeof name, target->options->name);
+    wall_format_local(ends_ms, until, sizeof until);
+    if (target->options->action == ACTION_RESUME)
+        printf("resumed %s\n", name);
+    else
+        printf("paused %s until %s (%s): %s\n", name, until,
+               duration_format(target->pause.left, length, sizeof length),
+               text_escape(why, sizeof why, target->pause.message));
+}
+
 static int show_pause(const struct target *target)
 {
-    char until[40];
     bool paused = target->options->action == ACTION_PAUSE;
     int64_t ends_ms = wall_after_ms(target->pause.left);
-    wall_format_local(ends_ms, until, sizeof until);
     if (target->options->json) {
         struct json json = json_begin_answer(target, "paused", paused);
         json_time(&json, "ends_at", paused ? ends_ms : 0);
         json_line_end(&json);
+    } else if (target->options->verbosity >= 0) {
+        print_pause(target, ends_ms);
     }
-    if (paused)
-        say_verbose(target->out, "paused until %s", until);
-    else
-        say_verbose(target->out, "resumed");
     if (target->backend->warning != NULL)
         say_warning(target->out, "%s", target->backend->warning);
     else if (target->backend->note != NULL)

@@ -44,9 +44,9 @@ ACTION(STATUS, "status", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
 ACTION(WAIT_FREE, "wait-free", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
        "wait until the lock is free, without acquiring it")
 ACTION(LIST, "list", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
-       "list the held locks, or those whose name matches GLOB")
+       "list the held and paused locks, or those whose name matches GLOB")
 OPTION(ALL, "all", 0, flag, AT(all), NULL, NULL, BY(LIST), ON_RECORDS,
-       "with --list: free locks that are paused or remember a run, too")
+       "with --list: free locks that remember a run, too")
 ACTION(HISTORY, "history", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
        "list the last runs, how long they took, and whether --ttl is enough; 1: none is known")
 ACTION(RAN_WITHIN, "ran-within", 0, duration, AT(ran_within), "DURATION", NAME_NEEDED, true,

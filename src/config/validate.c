@@ -194,7 +194,12 @@ static enum settings_result check_rules(const struct options *options, struct er
         if (rules[i].broken)
             return disagree(options, rules[i].id, rules[i].text, why);
 
-    if (options->action == ACTION_PAUSE && (options->message == NULL || *options->message == '\0'))
+    bool pauses = options->action == ACTION_PAUSE || options->action == ACTION_RESUME;
+    if (pauses && strpbrk(options->name, "*?[") != NULL)
+        errmsg_set(why, "--%s: names are exact; for many locks use a gate",
+                   option_rows[options->action].name);
+    else if (options->action == ACTION_PAUSE &&
+             (options->message == NULL || *options->message == '\0'))
         errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
     else if (options->action == ACTION_LIST && options->hash != HASH_NONE && options->name != NULL)
         errmsg_set(why, "--list: names are hashed (--hash), and no pattern matches a digest; use "

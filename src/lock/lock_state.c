@@ -58,8 +58,8 @@ enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
 
 bool lock_state_is_listed(const struct lock_state *state, bool all)
 {
-    return state->locked || state->newer > 0 ||
-           (all && (state->pause.left.ns > 0 || state->memory.last.end.how != RUN_NONE));
+    return state->locked || state->newer > 0 || state->pause.left.ns > 0 ||
+           (all && state->memory.last.end.how != RUN_NONE);
 }
 
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token)

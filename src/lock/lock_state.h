@@ -85,13 +85,13 @@ enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
 struct listing {
     const char *prefix;  /* of the keys */
     const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */
-    bool all;            /* also free locks that are paused or remember a run */
+    bool all;            /* also free locks that remember a run */
     bool (*visit)(void *data, const struct lock_state *); /* called for each; false ends the list */
     void *data;
 };
 
-/* True if a list shows the lock: it is held, or its format is newer; or, with `all`, it is paused
- * or remembers a run. */
+/* True if a list shows the lock: it is held or paused, or its format is newer; or, with `all`, it
+ * remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */

@@ -63,7 +63,7 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     [ -e "$T/waited" ]
     dlock --pause=60s --message=maintenance nested
     dlock --resume nested
-    dlock nested -- sh -c 'dlock --pause=60s --message=inner nested && dlock -n nested echo nested' >"$T/nested"
+    dlock nested -- sh -c 'dlock -q --pause=60s --message=inner nested && dlock -n nested echo nested' >"$T/nested"
     equals "$(cat "$T/nested")" nested
     fails_with 75 '' dlock -n nested true
 }
@@ -143,7 +143,9 @@ three_wait() {
     fails_with 75 'paused by' dlock -n job true
 }
 
-@test "--doctor NAME shows a pause; --list a free lock that is paused with --all only, as one that remembers a run" {
+@test "--doctor NAME shows a pause; --list a free lock that is paused, but --all only one that remembers a run" {
+    dlock -n ran true
+    equals "$(dlock --list)" ''
     dlock --pause=60s --message='disk swap' job
     run dlock --doctor job
     grep -qE 'warn +pause +paused by .*: disk swap' <<<"$output"
@@ -151,8 +153,31 @@ three_wait() {
     run dlock --doctor job
     not grep -q 'paused' <<<"$output"
     dlock --pause=60s --message=why job
+    [[ $(dlock --list) == NAME*$'\njob '*' free '*'paused by '*': why' ]]
+    not grep -q '^ran ' <<<"$(dlock --list)"
+    equals "$(dlock --list --json '[a-j]*' | query '(s["key"], s["locked"], s["paused"]["message"])')" "('job', False, 'why')"
+    equals "$(dlock --list '[k-z]*')" ''
+    [[ $(dlock --list --all) == *$'\njob '*'paused by '*$'\nran '*'last run: '* ]]
+    dlock --resume job
     equals "$(dlock --list)" ''
-    [[ $(dlock --list --all) == *'job '*' free '*'paused by '*': why' ]]
+}
+
+@test "--pause and --resume say what they did, with escaped text; nothing with -q" {
+    local time='[0-9]{2}:[0-9]{2}:[0-9]{2} [+][0-9]{4}'
+    TZ=UTC fails_with 0 "^paused deploy:prod until ([0-9-]+ )?$time \(2h\): disk swap\$" dlock --pause=2h --message='disk swap' deploy:prod
+    fails_with 0 '^resumed deploy:prod$' dlock --resume deploy:prod
+    fails_with 0 ' \(1m30s\): .x1B.31mwhy$' dlock --pause=90s --message=$'\e[31mwhy' job
+    equals "$(dlock --pause=1h --message=why -q job 2>&1; dlock --resume -q job 2>&1)" ''
+}
+
+@test "--pause and --resume of a pattern are refused: names are exact" {
+    local name
+    for name in 'deploy:*' 'job?' 'job[12]'; do
+        fails_with 64 'names are exact; for many locks use a gate$' dlock --pause=1h --message=why "$name"
+        fails_with 64 'names are exact; for many locks use a gate$' dlock --resume "$name"
+        dlock -n "$name" true
+    done
+    equals "$(dlock --list)" ''
 }
 
 @test "--pause: JSON, --list, and escaped text" {

@@ -475,7 +475,10 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     cook 'A reason, and a pause for maintenance' 3
     ran deploy.sh
     dlock --pause=1m --message=why nightly
-    [[ $(dlock --list --all) == *'nightly '*'paused by'* ]]
+    [[ $(dlock --list) == *'nightly '*'paused by'* ]]
+    cook 'A reason, and a pause for maintenance' 4
+    ran deploy.sh
+    fails_with 75 'deploy-gate: paused by .*: disk swap, ask ann' dlock -n -s deploy-gate -- dlock deploy:shop -- echo wrong
 }
 
 @test "stuck: the page's symptoms are what dlock says, and its lines clear the lock" {

@@ -67,7 +67,7 @@ ROWS
             PATH="$(dirname "$(realpath "$DLOCK")"):$PATH" sh -ec '
             strange() { (umask '$umask'; exec "$@"); }
             strange dlock job echo first
-            strange dlock --pause=1h --message=why paused; dlock --resume paused
+            strange dlock -q --pause=1h --message=why paused; dlock -q --resume paused
             strange dlock --acquire --owner-file="$DLOCK_LOCK_DIR.token" kept >/dev/null; dlock --release --owner-file="$DLOCK_LOCK_DIR.token" kept
             strange dlock --attach=$$ held; dlock -n held echo inside
             dlock job echo last'
@@ -258,7 +258,7 @@ ROWS
         touch /mnt/at/end; wait; second
         hold -s; chmod 755 /run/lock; second -s; mkdir -m 1777 /run/dlock; second
         touch /mnt/at/end; wait; second
-        $user /mnt/dlock --pause=1h --message=why job; chmod 1777 /run/lock; second
+        $user /mnt/dlock -q --pause=1h --message=why job; chmod 1777 /run/lock; second
         find /tmp /run -name "*.lock"'
     local dir wanted=''
     for dir in /tmp/dlock-65534 /tmp/dlock-65534 /tmp/dlock-65534 'another ran' /run/lock/dlock-65534 /run/lock/dlock-65534 ran /run/dlock/65534; do
@@ -279,8 +279,8 @@ ROWS
         $user /mnt/dlock -n here true
         look --status job; look --wait-free job; look --force-release job; look --release --owner=me lease; look --resume job; look --list
         look --status here; touch /mnt/at/end; wait; look --status job
-        $user /mnt/dlock --lock-dir=/tmp/dlock-65534 --pause=1h --message=why job; look --resume job
-        $user /mnt/dlock --lock-dir=/tmp/dlock-65534 --resume job; look --resume job'
+        $user /mnt/dlock -q --lock-dir=/tmp/dlock-65534 --pause=1h --message=why job; look --resume job
+        $user /mnt/dlock -q --lock-dir=/tmp/dlock-65534 --resume job; look --resume job'
     local held='is held in /tmp/dlock-65534'
     equals "$output" "status 78
 dlock: job: the lock $held

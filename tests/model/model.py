@@ -909,7 +909,7 @@ class World:
         seen = self.call("list", lock, words)
         if any(span.is_near() or span.is_over() for one in self.locks for span in one.times()):
             raise Unclear
-        wanted = sorted(one.key for one in self.locks if one.leases and one.key.startswith(prefix)
+        wanted = sorted(one.key for one in self.locks if (one.leases or one.paused) and one.key.startswith(prefix)
                         and fnmatch.fnmatchcase(one.key[len(prefix):], pattern or "*"))
         told = [prefix + str(row.get("key")) for row in seen.documents]
         if seen.status != 0 or told != wanted:

@@ -202,7 +202,7 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
         char of_meta[LOCK_KEY_SIZE];
         const char *key = redis_reply_text(reply->element[1]->element[i]);
 
-        if (scan->listing->all && lock_of_meta(key, of_meta))
+        if (lock_of_meta(key, of_meta)) /* the only key of a lock that is paused but free */
             key = of_meta;
         if (!matches(scan->listing, key))
             continue;
@@ -238,7 +238,7 @@ static enum lock_result find_keys(struct redis_backend *redis, const struct list
     struct scan scan = {.listing = listing, .cursor = "0"};
     enum lock_result result;
 
-    glob_of_prefix(listing->prefix, match + listing->all, sizeof match - 1);
+    glob_of_prefix(listing->prefix, match + 1, sizeof match - 1);
     do {
         const struct redis_command command =
             redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
