@@ -5,7 +5,7 @@ _dlock_actions='--acquire --attach --extend --release --force-release --resume -
 _dlock_flags='--all --exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
 _dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)
-_dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
+_dlock_short='-x -s -n -w -E -t -r -c -m -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
     URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS'
 _dlock_schemes='redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://'
@@ -270,7 +270,7 @@ _dlock() {
                 ;;
             -?*)
                 # The first letter that takes a value takes the rest of the word, else the next word.
-                rest=${word#"${word%%[wEtrc]*}"}
+                rest=${word#"${word%%[wEtrcm]*}"}
                 [[ $rest == ? ]] && owner=-$rest
                 [[ $rest == r?* ]] && _dlock_note -r "${rest#r}"
                 [[ $rest == c* ]] && no_command=1

@@ -44,7 +44,7 @@ function __dlock_read
                     contains -- $word --command --pause; and set no_command yes
                 case '-*'
                     # The first letter that takes a value takes the rest of the word, else the next word.
-                    set value (string replace -r '^-[^wEtrc]*' '' -- $word)
+                    set value (string replace -r '^-[^wEtrcm]*' '' -- $word)
                     string match -q 'c*' -- $value; and set no_command yes
                     string match -qr '^r.' -- $value; and set -a facts (__dlock_fact -r (string sub -s 2 -- $value))
                     string match -qr '^.$' -- $value; and set value -$value; or set value ''
@@ -185,7 +185,7 @@ complete -c dlock -n __dlock_takes_options -s w -l wait -x -a '(__dlock_duration
 complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exit status if another holds the lock'
 complete -c dlock -n __dlock_takes_options -s t -l ttl -x -a '(__dlock_durations)' -d 'How long the lock holds; the command is killed at its end'
 complete -c dlock -n __dlock_takes_options -l hold-at-least -x -a '(__dlock_durations)' -d 'Hold the lock at least this long'
-complete -c dlock -n __dlock_takes_options -l message -x -d 'Why, shown to waiters'
+complete -c dlock -n __dlock_takes_options -s m -l message -x -d 'Why, shown to waiters'
 complete -c dlock -n __dlock_takes_options -l once-per -x -a '(__dlock_durations)' -d 'Do not run if the last success began less than that ago'
 complete -c dlock -n __dlock_takes_options -l remember -x -a '(__dlock_durations)' -d 'How long the lock remembers its runs'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'

@@ -65,7 +65,7 @@ OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, ON_RECORDS & ~ON_
        "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1")
 OPTION(HOLD_AT_LEAST, "hold-at-least", 0, duration, AT(hold_at_least), "0", "DURATION", TAKING,
        ON_RECORDS, "hold the lock at least this long, even if the command ends earlier")
-OPTION(MESSAGE, "message", 0, message, AT(message), NULL, "TEXT", TAKING | BY(PAUSE), ON_RECORDS,
+OPTION(MESSAGE, "message", 'm', message, AT(message), NULL, "TEXT", TAKING | BY(PAUSE), ON_RECORDS,
        "why, at most 256 bytes: shown to waiters, by --status and by --list")
 OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS,
        "do not run if the last success began less than that ago")

@@ -4,6 +4,13 @@ load backend
 
 member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
+@test "-m is --message" {
+    dlock --acquire -t 60s -m 'ticket 42' job >/dev/null
+    equals "$(dlock --status --json job | member message)" 'ticket 42'
+    dlock --pause=60s -mmaintenance other >/dev/null
+    fails_with 75 'paused by .*: maintenance$' dlock -n other true
+}
+
 @test "--message is shown to waiters, by --status, --list and JSON, and is gone with the release" {
     hold_lock job -t 60s --message='ticket 42: new index'
     fails_with 75 'lease ends in [0-9a-z]+: ticket 42: new index$' dlock -v -n job true

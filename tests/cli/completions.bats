@@ -181,7 +181,7 @@ complete_line() {
             equals "$(in_fish "dlock job -- cat $T/a/")" "$T/a/file"
             continue
         fi
-        for before in 'job' 'job --' '-- job' '-nr unix:///s job' 'job -n --redis=redis://x --' 'a:b'; do
+        for before in 'job' 'job --' '-- job' '-m why job' '-nr unix:///s job' 'job -n --redis=redis://x --' 'a:b'; do
             equals "$(keys "$shell" "dlock $before words al$TAB")" "dlock $before words alpha "
         done
         equals "$(keys "$shell" "dlock job own 'a b' o$TAB")" "dlock job own 'a b' own3 "
