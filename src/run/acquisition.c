@@ -359,8 +359,8 @@ static int refused(const struct wait *wait)
         int64_t ago = wall_now_ms() - holder->since_wall_ms;
         duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
         return fail(lock->out, FAIL_DONE, lock->conflict_status,
-                    "the last success began %s ago on %s (--once-per); %s", time, holder->host,
-                    lock->undone);
+                    "already done: the last success began %s ago on %s (--once-per); %s", time,
+                    holder->host, lock->undone);
     }
     if (wait->waits)
         duration_rounded(lock->waited, time, sizeof time);

@@ -108,11 +108,8 @@ static enum progress_kind choose_kind(const struct messages *out)
                    : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
-    /* Every CI service sets this variable. Users look at a CI log if a job seems to hang; cron jobs
-     * must stay silent. */
-    const char *ci = getenv("CI");
-    bool is_ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
-    return is_ci && out->verbosity == 0 && !out->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
+    /* Users look at a CI log if a job seems to hang; cron jobs must stay silent. */
+    return out->ci && out->verbosity == 0 && !out->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
 }
 
 void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,

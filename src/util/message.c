@@ -264,6 +264,9 @@ static bool is_journal(void)
 
 void messages_open(struct messages *out)
 {
+    /* Every CI service sets this variable. */
+    const char *ci = getenv("CI");
+    out->ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
     out->terminal = isatty(STDERR_FILENO) == 1;
     out->journal = is_journal();
     sd_notify_open(&out->notify);
@@ -303,7 +306,7 @@ void say(const struct messages *out, enum message_kind kind, const char *format,
     };
     char text[2048], name[256], priority[8] = "", line[ESCAPED_SIZE + sizeof name + 16];
     _Static_assert(sizeof line <= PIPE_BUF, "a line must be written at once");
-    bool noted = kind == MESSAGE_CONFLICT && out->terminal && out->verbosity == 0;
+    bool noted = kind == MESSAGE_CONFLICT && (out->terminal || out->ci) && out->verbosity == 0;
     if (out->verbosity < kinds[kind].least_verbosity && !noted)
         return;
 

@@ -51,6 +51,7 @@ struct messages {
     const char *name;     /* of the lock; NULL until it is known */
     int verbosity;        /* -1: -q, 0: normal, 1: -v, 2: -vv */
     bool terminal;        /* true if stderr is a terminal */
+    bool ci;              /* true if $CI is set: people read the log of a job that did not run */
     bool journal;         /* true if stderr goes to systemd's journal: lines carry their priority */
     bool syslog;          /* true if messages also go to syslog(3) */
     struct notify notify; /* the service manager */
@@ -67,8 +68,8 @@ enum message_kind {
     MESSAGE_ERROR,    /* a failure that ends dlock or stops the command: always printed */
     MESSAGE_WARNING,  /* something that the user should know and can change: not with -q */
     MESSAGE_NOTICE,   /* an event that is worth a line but is not a fault: not with -q */
-    MESSAGE_CONFLICT, /* the lock could not be acquired at once: only with -v or on a terminal,
-                       * because a crontab on thirty hosts must not send twenty-nine mails */
+    MESSAGE_CONFLICT, /* the lock could not be acquired at once: only with -v, on a terminal or in
+                       * CI, because a crontab on thirty hosts must not send twenty-nine mails */
     MESSAGE_VERBOSE,  /* the story of a run: with -v */
 };
 

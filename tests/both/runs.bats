@@ -203,7 +203,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     fails_with 1 '' dlock --once-per=1h job false
     dlock -v --once-per=1h job touch "$T/ran"
     rm "$T/ran"
-    fails_with 75 'dlock: job: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
+    fails_with 75 'dlock: job: already done: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
     fails_with 0 '' dlock -E 0 --once-per=1h job touch "$T/ran"
     equals "$(dlock --json --once-per=1h job true | query '(s["error"]["code"], s["error"]["retryable"])')" "('ALREADY_DONE', True)"
     [ ! -e "$T/ran" ]
@@ -212,6 +212,28 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     [ -e "$T/ran" ]
     counts job 0 0 0 exited
     fails_with 64 'once-per: the last success must be remembered that long' dlock --remember=1h --once-per=2h job true
+}
+
+@test "CI: a run that --once-per skips, or that finds the lock held, says so in one line, and cron sees none" {
+    local done='^dlock: job: already done: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run$'
+    dlock --once-per=1h job true
+    hold_lock held -t 60s
+    export CI=true
+    fails_with 75 "$done" dlock --once-per=1h job echo wrong
+    equals "${#lines[@]}" 1
+    fails_with 0 "$done" dlock -n -E 0 --once-per=1h job echo wrong
+    fails_with 75 '^dlock: held: held by .*, whose lease ends in [0-9]+s$' dlock -n held echo wrong
+    equals "${#lines[@]}" 1
+    fails_with 0 '^dlock: held: held by ' dlock -n -E 0 held echo wrong
+    fails_with 75 '^dlock: held: held by ' dlock --acquire -n held
+    equals "$(dlock -q -n -E 0 --once-per=1h job echo wrong 2>&1; dlock -q -n -E 0 held echo wrong 2>&1)" ''
+    equals "$(CI=false dlock -n -E 0 held echo wrong 2>&1)" ''
+    unset CI
+    equals "$(dlock -n -E 0 --once-per=1h job echo wrong 2>&1; dlock -n -E 0 held echo wrong 2>&1)" ''
+    dlock -n -E 0 --once-per=1h --report="$T/report" job true
+    dlock -n -E 0 --report="$T/report" held true
+    equals "$(query_lines 's["key"], s["status"], s["acquired"], s["error"]' <"$T/report")" \
+        $'job 0 False ALREADY_DONE\nheld 0 False LOCK_ACQUISITION_FAILED'
 }
 
 @test "--once-per: a waiter behind a run that is a success is skipped, and one behind a failure runs" {
