@@ -9,6 +9,7 @@
 #include "ui/report.h"
 #include "util/fileutils.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,13 +104,30 @@ static void blame(const struct options *options, enum redis_fault fault, int *st
         *status = STATUS_CONFIG;
 }
 
+/* The command line is right, but this host lacks the configuration that it relies on. */
+static NOT_INLINED enum lock_result no_redis(const struct options *options, int *status,
+                                             struct errmsg *why)
+{
+    char places[CONFIG_PLACES_SIZE];
+    (void)config_places(&options->settings, OPT_REDIS, places);
+    if (options->backend == BACKEND_REDIS) {
+        errmsg_set(why, "Redis is requested, but none is configured (%s); use --redis=URL", places);
+        (void)configured_wrongly(options, OPT_BACKEND, status, why);
+    } else {
+        errmsg_set(why,
+                   "no Redis is configured (%s), and --on-degraded=fail forbids a file lock; use "
+                   "--redis=URL",
+                   places);
+    }
+    *status = STATUS_CONFIG;
+    return LOCK_INVALID;
+}
+
 static enum lock_result open_redis(struct backend **backend, const struct options *options,
                                    int *status, struct errmsg *why)
 {
-    if (options->redis == NULL) {
-        errmsg_set(why, "Redis is requested, but none is configured; use --redis=URL");
-        return configured_wrongly(options, OPT_BACKEND, status, why);
-    }
+    if (options->redis == NULL)
+        return no_redis(options, status, why);
     const struct redis_settings settings = {
         .timeout = options->connect_timeout,
         .cacert = options->cacert,
@@ -198,12 +216,8 @@ enum lock_result backend_open(struct backend **backend, const struct options *op
     bool chosen = options->lock_file != NULL || options->backend == BACKEND_FILE;
     if (!chosen && (options->backend == BACKEND_REDIS || options->redis != NULL))
         return open_redis(backend, options, status, why);
-    if (!chosen && options->on_degraded == DEGRADED_FAIL) {
-        errmsg_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; use "
-                        "--redis=URL");
-        *status = STATUS_CONFIG;
-        return LOCK_INVALID;
-    }
+    if (!chosen && options->on_degraded == DEGRADED_FAIL)
+        return no_redis(options, status, why);
 
     enum lock_result result = open_file(backend, options, status, why);
     if (result == LOCK_OK && !chosen && out != NULL && options->on_degraded != DEGRADED_PROCEED &&

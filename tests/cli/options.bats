@@ -34,10 +34,14 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     [[ $output == *'a\x1B[31mb'* ]]
 }
 
-@test "Redis asked for but not configured: the option is named" {
-    fails_with 64 '--backend: Redis is requested, but none is configured; use --redis=URL' dlock --backend=redis job touch "$T/ran"
+@test "Redis asked for but not configured: the option is named, and where a URL was looked for" {
+    local places="\(DLOCK_REDIS, $T/home/.config/dlock/dlock.conf, /.*/dlock.conf.d/\*.conf, /.*/dlock.conf\)"
+    fails_with 78 "--backend: Redis is requested, but none is configured $places; use --redis=URL" dlock --backend=redis job touch "$T/ran"
+    fails_with 78 "--backend: Redis is requested, but none is configured $places" dlock --backend=redis --status job
     unset DLOCK_BACKEND
-    DLOCK_BACKEND=redis fails_with 78 'DLOCK_BACKEND: Redis is requested' dlock job touch "$T/ran"
+    DLOCK_BACKEND=redis fails_with 78 "DLOCK_BACKEND: Redis is requested, .*$places" dlock job touch "$T/ran"
+    fails_with 78 "no Redis is configured $places, and --on-degraded=fail forbids a file lock" dlock --on-degraded=fail job touch "$T/ran"
+    equals "$(dlock --backend=redis --json job true | python3 -c 'import json, sys; print(json.load(sys.stdin)["error"]["code"])')" INVALID_CONFIG
     [ ! -e "$T/ran" ]
 }
 

@@ -103,7 +103,7 @@ PYTHON
     unset DLOCK_REDIS
     DLOCK_LOCK_DIR=$T/locks fails_with 0 'no Redis' dlock job true
     DLOCK_LOCK_DIR=$T/locks fails_with 1 'fail .*no Redis is configured' sh -c "$(block 'First, for all of them' 1 sh)"
-    fails_with 64 'Redis is requested' dlock --backend=redis job true
+    fails_with 78 'Redis is requested' dlock --backend=redis job true
 }
 
 # cron_line N: what cron runs of the Nth block.
