@@ -93,8 +93,12 @@ char *tried_format(const struct retries *tries, char text[TRIED_TEXT_SIZE])
     char in[DURATION_TEXT_SIZE];
     struct duration time = deadline_gap(tries->since, deadline_now());
 
-    snprintf(text, TRIED_TEXT_SIZE, "tried %d time%s in %s", tries->count,
-             tries->count == 1 ? "" : "s", duration_rounded(time, in, sizeof in));
+    duration_rounded(time, in, sizeof in);
+    if (tries->count == 1)
+        snprintf(text, TRIED_TEXT_SIZE, "tried once%s%s", time.ns < NS_PER_S ? "" : ", for ",
+                 time.ns < NS_PER_S ? "" : in);
+    else
+        snprintf(text, TRIED_TEXT_SIZE, "tried %d times in %s", tries->count, in);
     return text;
 }
 

@@ -43,7 +43,7 @@ enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct e
 enum lock_result retry_action(attempt *ask, void *data, struct duration outage, int cancel_fd,
                               struct errmsg *why);
 
-/* "tried 3 times in 1.2s", until now. Returns text. */
+/* "tried 3 times in 1.2s" or "tried once", until now. Returns text. */
 #define TRIED_TEXT_SIZE 96
 char *tried_format(const struct retries *tries, char text[TRIED_TEXT_SIZE]);
 

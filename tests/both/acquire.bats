@@ -321,7 +321,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     # What its token takes anew is another lock.
     dlock --acquire --owner=you -t 60s job
     dlock --release --owner=you job
-    fails_with 1 'released' dlock --release --owner=you job
+    fails_with 1 ': already released$' dlock --release --owner=you job
     # Each of those who share a lock.
     dlock --acquire -s --owner=a -t 60s shared
     dlock --acquire -s --owner=b -t 60s shared

@@ -484,7 +484,7 @@ dlock --current
 E
     run dlock outer "$T/job"
     equals "$status" 0
-    equals "$(grep -cE 'was released (already|with)' <<<"$output")" 4
+    equals "$(grep -c ': already released$' <<<"$output")" 4
     grep -q '^outer (' <<<"$output"
     dlock --current || equals $? 1 # removes what a guard has left
     released job

@@ -279,7 +279,7 @@ unit_line() {
     eval "$(unit_line ExecStopPost)"
     equals "$(redis exists dlock:importer)" 0
     dlock --acquire --owner=another importer
-    fails_with 1 'was released with this token' eval "$(unit_line ExecStopPost)"
+    fails_with 1 ': already released$' eval "$(unit_line ExecStopPost)"
     equals "$(redis get dlock:importer)" another
 }
 

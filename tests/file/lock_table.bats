@@ -74,8 +74,8 @@ P
 @test "a release is remembered for its token, and forgotten for one that takes the lock again" {
     dlock --acquire --owner=me job
     dlock --release --owner=me job
-    fails_with 1 'released already' dlock --release --owner=me job
-    fails_with 1 'released already' dlock --extend --owner=me job
+    fails_with 1 'already released$' dlock --release --owner=me job
+    fails_with 1 'already released$' dlock --extend --owner=me job
     fails_with 1 'it is free' dlock --release --owner=you job
     fails_with 1 'it is free' dlock --release --owner=me other
     dlock --acquire --owner=me -t 1h job

@@ -40,7 +40,7 @@ teardown() {
 0 '' dlock --extend --owner=me -t 2h job
 0 'lease ends in 1h59m' dlock --status job
 0 '' dlock --release --owner=me job
-1 'released already' dlock --release --owner=me job
+1 'already released$' dlock --release --owner=me job
 0 '^dlock 2$' dlock job head -n 1 "$file"
 ROWS
 }

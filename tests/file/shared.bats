@@ -323,7 +323,7 @@ goes_on_after_the_other() {
     touch "$T/a.end"
     wait "$(pid_of a)"
     fails_with 75 '' dlock -n job echo wrong
-    fails_with 1 'released already' dlock --release --owner=a job
+    fails_with 1 'already released$' dlock --release --owner=a job
     run dlock -w 10 job echo next
     equals "$output" next
 }

@@ -174,7 +174,7 @@ static enum lock_result look_at_own(struct dir_backend *backend, const struct le
     *known = lock_file_read(file, backend->place, record);
     bool ours = *known && strcmp(record->holder.take_id, lease->take_id) == 0;
     if (ours && record->holder.kept)
-        return errmsg_fail(why, LOCK_RELEASED, "it was released with its own token");
+        return errmsg_fail(why, LOCK_RELEASED, "already released");
 
     enum lock_result result = lock_file_verify(file, why);
     if (result == LOCK_GONE)

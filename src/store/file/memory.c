@@ -456,7 +456,7 @@ enum lock_result entry_outcome(const struct memory_entry *entry, const struct le
 {
     char by[FORCER_SIZE];
     if (entry_has_ended(entry, lease->token, lease->take_id, NULL))
-        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
+        return errmsg_fail(why, LOCK_RELEASED, "already released");
     if (entry_has_ended(entry, lease->token, lease->take_id, by))
         lock_forced(why, by);
     else

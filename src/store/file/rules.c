@@ -71,7 +71,7 @@ static enum lock_result standing_of(const struct lock_place *place, const char *
 {
     const struct record *record = &place->record;
     if (record->holder.kept)
-        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
+        return errmsg_fail(why, LOCK_RELEASED, "already released");
     if (!record_may_be_of(record, boot_id) || deadline_passed(record->expires))
         return errmsg_fail(why, LOCK_GONE, "its lease has ended");
     if (place->locked != PLACE_UNLOCKED || record->holder.detached)

@@ -33,7 +33,7 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     if (other)
         return errmsg_fail(why, LOCK_FOREIGN, "the key %s is held under another token", key);
     if (redis_reply_is(reply, "released", 2))
-        return errmsg_fail(why, LOCK_RELEASED, "the key %s was released with this token", key);
+        return errmsg_fail(why, LOCK_RELEASED, "already released");
     return LOCK_OK;
 }
 
