@@ -189,6 +189,17 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
     return target->backend->list(target->backend, &listing, bound, why);
 }
 
+/* A script reads an empty list as no lines, but a person might take silence for a failure. */
+static void print_list(const struct options *options, const struct table *table)
+{
+    int widths[TABLE_COLUMNS_MOST];
+    bool terminal = isatty(STDOUT_FILENO) == 1;
+    table_fit(table, terminal ? tty_line_columns(STDOUT_FILENO) : 0, 0, widths);
+    table_print(stdout, table, widths);
+    if (terminal && table->count == 0 && !options->json && options->verbosity >= 0)
+        puts(options->name == NULL ? "no locks are held" : "no matching locks are held");
+}
+
 int action_list(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
@@ -198,7 +209,6 @@ int action_list(const struct options *options, struct messages *out)
         return status;
 
     struct list list = {.target = target, .table = list_table(options->verbosity > 0)};
-    int widths[TABLE_COLUMNS_MOST];
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
     /* One try with --json, because another try cannot take back what was printed. */
@@ -210,9 +220,7 @@ int action_list(const struct options *options, struct messages *out)
     } else if (list.short_of_memory) {
         status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     } else {
-        table_fit(&list.table, isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0, 0,
-                  widths);
-        table_print(stdout, &list.table, widths);
+        print_list(options, &list.table);
         status = flushed(out, STATUS_OK);
         if (target->backend->note != NULL)
             say_warning(out, "%s", target->backend->note);

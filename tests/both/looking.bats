@@ -157,6 +157,19 @@ PY
     equals "$status $output" '0 '
 }
 
+@test "--list: an empty list says so on a terminal, and prints nothing elsewhere" {
+    command -v script >/dev/null || skip 'no script(1)'
+    row_holds 0 '^no locks are held.?$' script -qec 'dlock --list' /dev/null
+    row_holds 0 '^no locks are held.?$' script -qec 'dlock --list --all' /dev/null
+    row_holds 0 '^$' script -qec 'dlock --list --json' /dev/null
+    row_holds 0 '^$' script -qec 'dlock --list -q' /dev/null
+    row_holds 0 '^$' dlock --list
+    dlock --acquire -t 60s job >/dev/null
+    row_holds 0 '^no matching locks are held.?$' script -qec "dlock --list 'x*'" /dev/null
+    run script -qec 'dlock --list' /dev/null
+    [[ $status = 0 && $output == NAME*$'\njob '* && $output != *'are held'* ]]
+}
+
 @test "--wait-free returns when the lock is free, and takes nothing" {
     run dlock --wait-free job
     equals "$status $output" '0 '
