@@ -86,6 +86,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     unset DLOCK_REDIS
     fails_with 0 '^I hold the lock$' example README.md './bootstrap && src/dlock' './bootstrap && src/dlock' dlock
     [[ $output == *'no Redis'* ]]
+    run example README.md './bootstrap && src/dlock' './bootstrap && src/dlock' 'dlock --backend=file'
+    equals "$status $output" '0 I hold the lock'
 }
 
 @test "README: two terminals, and the crontab line" {
@@ -102,12 +104,17 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     run sh -c "${line#'0 3 * * *  '} && ${line#'0 3 * * *  '}"
     equals "$status $output" '0 '
     ran bill
+    # A host without a URL does not run the job too.
+    not env -u DLOCK_REDIS sh -c "${line#'0 3 * * *  '}"
+    ran ''
 }
 
-@test "README: the configuration is accepted, and the section matches" {
-    (umask 077 && echo 0123456789abcdef >etc.password)
-    configure README.md 'redis = rediss' rediss://locker@locks.example:6380/0 "unix://$T/redis.sock" /etc/dlock "$T/work/etc"
-    sed -i '/^password-file/d' "$HOME/.config/dlock/dlock.conf"
+@test "README: the password file and the configuration are accepted, and the section matches" {
+    redis acl setuser locker on '>secret' '~*' '+@all' '&*' >/dev/null
+    redis acl setuser default off >/dev/null
+    (umask 0 && example README.md 'install -m 600' /etc/dlock "$T/work/dlock" <<<secret)
+    equals "$(stat -c %a dlock.password)" 600
+    configure README.md 'redis = rediss' rediss://locker@locks.example:6380/0 "unix://locker@$T/redis.sock" /etc/dlock "$T/work/dlock"
     equals "$(dlock deploy:web printenv DLOCK_LOCK_TTL)" 1200
     equals "$(dlock other printenv DLOCK_LOCK_TTL)" 3600
 }
@@ -175,6 +182,16 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     wait_until 20 redis_answers sentinel
     # shellcheck disable=SC2046
     equals "$(redis-cli -s "$sentinel" acl setuser watch on $(block doc/dlock-redis.7 '+sentinel|get-master'))" OK
+}
+
+@test "each URL of the servers that the page compares is one that dlock understands" {
+    local url urls
+    mapfile -t urls < <(sed -n '/^\.Sh DESCRIPTION/,/^\.Sh URLS/s/^\.It Li //p' "$SRC/doc/dlock-redis.7")
+    equals "${#urls[@]}" 4
+    for url in "${urls[@]}"; do
+        run env DLOCK_REDIS="$url" dlock --print-config
+        [[ $output == *$'\n'"redis = ${url%%:*}://"* ]]
+    done
 }
 
 @test "a quorum: on the command line, and in configuration files in both ways" {

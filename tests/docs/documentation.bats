@@ -101,6 +101,11 @@ dlock --help | --usage | --version'
     done
 }
 
+@test "the README has at most 700 words, and leads to what helps with a lock that is stuck" {
+    [ "$(wc -w <"$SRC/README.md")" -le 700 ]
+    grep -qF '(doc/cookbook.md#when-a-lock-is-stuck)' "$SRC/README.md"
+}
+
 @test "the README's first command lines are the two that build and test" {
     run sh -c "grep -nE '^ +\./bootstrap' '$SRC/README.md' | head -2"
     [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]
