@@ -179,6 +179,10 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     run sh -c "$line; $line"
     equals "$status $output" '0 '
     ran 'mirror mirror'
+    # It counts from the start of the success, not from the end.
+    dlock long -- sleep 1
+    dlock -n --once-per=1s long -- mirror
+    ran mirror
 }
 
 @test "CI: a deployment, and its statuses told apart" {
@@ -311,6 +315,33 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     dlock --shared --acquire catalogue >/dev/null
     fails_with 75 '' cook 'Readers and a writer' 1 --wait=2h --wait=50ms
     ran read-catalogue
+    command -v jq >/dev/null || skip 'no jq'
+    dlock --shared catalogue -- true
+    dlock --shared --acquire catalogue >/dev/null
+    equals "$(cook 'Readers and a writer' 2)" "$(uname -n)"$'\n'"$(uname -n)"
+    equals "$(dlock --status --json catalogue | jq -r .host)" null
+    dlock --force-release catalogue >/dev/null
+    dlock --acquire catalogue >/dev/null
+    equals "$(cook 'Readers and a writer' 2)" "$(uname -n)"
+}
+
+@test "is a lock free: the script goes on if it is, but not if it is held or Redis is down" {
+    kitchen
+    stub vacuum
+    cook 'Is a lock free?' 1
+    ran vacuum
+    dlock --pause=1m --message=why nightly >/dev/null
+    cook 'Is a lock free?' 1
+    dlock --resume nightly >/dev/null
+    dlock --acquire nightly >/dev/null
+    fails_with 0 'not now' cook 'Is a lock free?' 1
+    ran vacuum
+    stop_redis
+    fails_with 0 'not now' cook 'Is a lock free?' 1
+    fails_with 69 '' dlock --wait-free -n nightly
+    # What the page warns of:
+    fails_with 69 '' dlock --status -q nightly
+    ran ''
 }
 
 @test "Ansible: the files and the lines of the tasks are right, and the play is one" {

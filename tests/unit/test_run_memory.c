@@ -106,6 +106,15 @@ TEST(times_count_by_their_distance)
     }
 }
 
+TEST(once_per_counts_from_the_start_and_ran_within_from_the_end)
+{
+    int64_t now_ms = wall_now_ms();
+    struct run_memory memory = {
+        .success = {.began_ms = now_ms - 7200 * 1000, .end = {RUN_STATUS, 0, now_ms}}};
+    row_false("began", run_began_within(&memory, DURATION_S(3600)));
+    row_int("ended", run_ended_within(&memory, DURATION_S(3600)), true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +125,8 @@ int main(void)
         ENTRY("of several at once the success that began last counts",
               the_success_that_began_last_counts),
         ENTRY("times in the future count by their distance", times_count_by_their_distance),
+        ENTRY("--once-per counts from the start of the success, --ran-within from its end",
+              once_per_counts_from_the_start_and_ran_within_from_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
