@@ -3,7 +3,7 @@ load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
 @test "no process for the command: exit 71, the lock is released" {
-    LD_PRELOAD=$HELPERS/fault_clone.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
+    LD_PRELOAD="$HELPERS/fault_clone.so $HELPERS/fault_fork.so" fails_with 71 'cannot start a process for the command: Resource temporarily' \
         dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0

@@ -187,8 +187,7 @@ TEST(test_majority_has)
     {
         int64_t values[5];
         memcpy(values, row->values, sizeof values);
-        quorum->count = row->servers;
-        quorum->need = row->servers / 2 + 1;
+        say(row->servers == 5 ? "OOOOO" : "OOO", NULL);
         row_int(row->name, quorum_has(quorum, values, row->count), row->has);
         if (row->count != row->servers)
             continue;
