@@ -128,9 +128,10 @@ static void check_ttl(const struct options *options, const struct lock_state *st
     char ttl[DURATION_TEXT_SIZE], advice[RUN_TIMES_SIZE];
 
     history_read(&history, state->memory.history);
-    if (*ttl_advice_format(&history, advice) == '\0')
+    const struct past_run *past = history_longest(&history);
+    if (past == NULL || *ttl_advice_format(&history, advice) == '\0')
         return;
-    struct past_run longest = *history_longest(&history);
+    struct past_run longest = *past;
     longest.ttl_ms = options->ttl.ns / NS_PER_MS;
     duration_format(options->ttl, ttl, sizeof ttl);
     findings->check = "ttl";

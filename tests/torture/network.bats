@@ -114,9 +114,11 @@ P
     not grep -q 'could not be played' <<<"$output"
 }
 
-# taken_away OPTION...: takes it, and it is removed on the first server before the highest fence is written there.
+# taken_away OPTION...: takes it, and it is removed on the first server before the highest fence is written there: that
+# of the second server, which answers later.
 taken_away() {
     local status=0
+    redis-cli -s "$T/2.sock" hset '{dlock:job}:meta' fence "$(($(date +%s) + 600))000000" format 2 >/dev/null
     dlock "$@" job -- true 2>"$T/said" 3>&- 4>&- &
     wait_until 5 eval '[ "$(redis-cli -s "$T/2.sock" exists dlock:job)" = 1 ]'
     equals "$(redis-cli -s "$T/1.sock" del dlock:job)" 1

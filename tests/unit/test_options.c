@@ -10,22 +10,14 @@
 #include <sys/stat.h>
 
 static const char *const actions[] = {
-    [ACTION_RUN] = "run",
-    [ACTION_ACQUIRE] = "acquire",
-    [ACTION_ATTACH] = "attach",
-    [ACTION_EXTEND] = "extend",
-    [ACTION_RELEASE] = "release",
-    [ACTION_FORCE_RELEASE] = "force-release",
-    [ACTION_STATUS] = "status",
-    [ACTION_WAIT_FREE] = "wait-free",
-    [ACTION_LIST] = "list",
-    [ACTION_CURRENT] = "current",
-    [ACTION_HISTORY] = "history",
-    [ACTION_RAN_WITHIN] = "ran-within",
-    [ACTION_DOCTOR] = "doctor",
-    [ACTION_PRINT_CONFIG] = "print-config",
-    [ACTION_VERSION] = "version",
-    [ACTION_HELP] = "help",
+    [ACTION_RUN] = "run",         [ACTION_ACQUIRE] = "acquire",
+    [ACTION_ATTACH] = "attach",   [ACTION_EXTEND] = "extend",
+    [ACTION_RELEASE] = "release", [ACTION_FORCE_RELEASE] = "force-release",
+    [ACTION_STATUS] = "status",   [ACTION_WAIT_FREE] = "wait-free",
+    [ACTION_LIST] = "list",       [ACTION_CURRENT] = "current",
+    [ACTION_HISTORY] = "history", [ACTION_RAN_WITHIN] = "ran-within",
+    [ACTION_DOCTOR] = "doctor",   [ACTION_PRINT_CONFIG] = "print-config",
+    [ACTION_VERSION] = "version", [ACTION_HELP] = "help",
     [ACTION_USAGE] = "usage",
 };
 
