@@ -18,12 +18,12 @@ char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE])
     columns = columns < BAR_MOST ? columns : BAR_MOST;
     int filled = part < whole ? (int)((double)part / (double)whole * columns + 0.5) : columns;
 
-    text[0] = '\0';
+    const char *full = utf8 ? "\u2588" : "#", *empty = utf8 ? "\u2591" : ".";
+    char *end = text;
+
+    *end = '\0';
     for (int i = 0; i < columns; i++)
-        if (i < filled)
-            strcat(text, utf8 ? "\u2588" : "#");
-        else
-            strcat(text, utf8 ? "\u2591" : ".");
+        end = stpcpy(end, i < filled ? full : empty);
     return text;
 }
 
@@ -114,7 +114,7 @@ static int successes(const struct history *history)
 /* "32 runs in 31 days, 30 succeeded" */
 static void print_count(FILE *to, const struct history *history)
 {
-    const int64_t day_ms = 24 * 60 * 60 * INT64_C(1000);
+    const int64_t day_ms = INT64_C(1000) * 24 * 60 * 60;
     int64_t span = span_ms(history);
     char text[DURATION_TEXT_SIZE];
 

@@ -33,7 +33,7 @@ void table_fit(const struct table *table, int room, int last, int widths[TABLE_C
 
     for (size_t i = 0; i < columns; i++)
         widths[i] = (int)strlen(table->titles[i]);
-    for (size_t i = 0; i < table->count; i++)
+    for (size_t i = 0; i < table->count && columns > 0; i++)
         widths[i % columns] = larger(widths[i % columns], mbwidth_of(table->cells[i]));
     *end = larger(*end, last);
     if (room == 0)
