@@ -202,9 +202,10 @@ goes_on_after_the_other() {
 
 @test "a waiter that gives up removes the file that was kept for it" {
     share a -s job
-    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 4s job true 2>"$T/waiter.err" 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
     wait_until 10 not dlock -n -s job true
+    sleep 1 # by then it has looked because of these
     touch "$T/stop_at_section" # it enters no section while it waits, only at the end
     wait_until 10 is_frozen waiter
     touch "$T/a.end"
