@@ -146,10 +146,12 @@ static void load_issuers_of_host(SSL_CTX *context)
         "/etc/ssl/cert.pem",
     };
     bool told = getenv("SSL_CERT_FILE") != NULL || getenv("SSL_CERT_DIR") != NULL;
-    for (size_t i = 0; i < sizeof bundles / sizeof *bundles && !told; i++)
-        if (openssl()->SSL_CTX_load_verify_file(context, bundles[i]) == 1)
-            return;
-    openssl()->ERR_clear_error();
+    bool found = false;
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles && !told && !found; i++)
+        found = openssl()->SSL_CTX_load_verify_file(context, bundles[i]) == 1;
+    openssl()->ERR_clear_error(); /* of the files that are not there */
+    if (found)
+        return;
 #endif
     (void)openssl()->SSL_CTX_set_default_verify_paths(context);
 }
