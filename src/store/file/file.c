@@ -78,6 +78,8 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         lock_file_close(file);
         return LOCK_REFUSED;
     }
+    file->device = status.st_dev;
+    file->inode = status.st_ino;
     file->size = status.st_size;
     return LOCK_OK;
 }
