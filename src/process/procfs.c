@@ -159,12 +159,13 @@ bool proc_next_ancestor(struct proc_ancestry *at)
     return true;
 }
 
-void proc_list_ancestors(pid_t pid, struct pids *all)
+bool proc_list_ancestors(pid_t pid, struct pids *all)
 {
     struct proc_ancestry at = {.next = pid};
 
     while (proc_next_ancestor(&at) && pids_add(all, at.pid))
         continue;
+    return at.next == 0 && !all->short_of_memory;
 }
 
 bool proc_descends_from(pid_t pid, struct process_id id)

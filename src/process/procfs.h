@@ -89,8 +89,9 @@ struct pids {
 bool pids_add(struct pids *pids, pid_t pid);
 bool pids_has(const struct pids *pids, pid_t pid);
 
-/* Lists the process and its ancestors, as far as they are visible. */
-void proc_list_ancestors(pid_t pid, struct pids *all);
+/* Lists the process and its ancestors, as far as they are visible. False if some may be missing: one
+ * of them could not be read, perhaps because it has just ended. */
+bool proc_list_ancestors(pid_t pid, struct pids *all);
 
 /* Adds each name in the directory that is a number above 0: processes in /proc, threads or
  * descriptors in its subdirectories. False if the directory cannot be read. */

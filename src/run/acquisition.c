@@ -116,9 +116,9 @@ static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
     struct pids *ancestors = &lock->ancestors;
 
     /* A process never gets a new ancestor, but an ancestor may end: so the list can only say no. */
-    if (ancestors->count == 0)
-        proc_list_ancestors(self->pid, ancestors);
-    if (!ancestors->short_of_memory && !pids_has(ancestors, holder->pid))
+    if (ancestors->count == 0 && !proc_list_ancestors(self->pid, ancestors))
+        ancestors->count = 0; /* the next refusal lists them again */
+    if (ancestors->count > 0 && !pids_has(ancestors, holder->pid))
         return false;
     return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
 }

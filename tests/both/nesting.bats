@@ -33,6 +33,14 @@ ok'
     is_clean job
 }
 
+@test "an ancestor that ends while dlock lists its ancestors does not hide those above it" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    run timeout 20 dlock job -- env -i PATH="$PATH" T="$T" HELPERS="$HELPERS" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
+        ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
+        sh -c 'FAULT_PID=$PPID LD_PRELOAD=$HELPERS/fault_ancestor_ends.so dlock -w 5 job echo ok'
+    equals "$status $output" '0 ok'
+}
+
 @test "a child that outlives the outer command is not inside its lock any more" {
     dlock job -- sh -c '(until [ -e "$T/go" ]; do sleep 0.01; done; dlock -n job echo taken anew >"$T/out" 2>&1; touch "$T/done") >/dev/null 2>&1 &' 3>&- 4>&-
     hold_lock job -t 60s

@@ -748,6 +748,23 @@ int open(const char *path, int flags, ...)
     va_end(rest);
     return open64(path, flags, mode);
 }
+#elif defined FAULT_ancestor_ends
+/* At the first look, the process $FAULT_PID is not in /proc, as if it had just ended. */
+int open64(const char *path, int flags, ...)
+{
+    static atomic_bool looked;
+    char stat[64];
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    snprintf(stat, sizeof stat, "/proc/%s/stat", getenv("FAULT_PID"));
+    if (strcmp(path, stat) == 0 && !atomic_exchange(&looked, true)) {
+        errno = ENOENT;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
 #elif defined FAULT_other_device
 /* stat(2) names another device than the kernel's lists of locks, as on btrfs. */
 static int elsewhere(int result, struct stat64 *status)
@@ -928,7 +945,7 @@ time_t time(time_t *out)
 }
 #endif
 #endif
-#if defined FAULT_system_conf || defined FAULT_same_start
+#if defined FAULT_system_conf || defined FAULT_same_start || defined FAULT_ancestor_ends
 int open(const char *path, int flags, ...)
 {
     va_list rest;
