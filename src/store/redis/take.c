@@ -369,7 +369,7 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     redis_command_add(&command, "WAIT");
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
-    /* A waiter that was called is still subscribed, so it cannot send WAIT with
+    /* A waiter that asked from within the queue is still subscribed, so it cannot send WAIT with
      * redis_conn_call(). */
     enum lock_result result = redis_subscribe_call(&redis->conn, &command,
                                                    (struct redis_channels){0}, &reply, bound, why);
