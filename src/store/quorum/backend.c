@@ -67,8 +67,9 @@ static struct duration judge_slow(const struct quorum *quorum)
 }
 
 /* Returns on how many servers the owner has the lock. Fills in what one server alone may not know:
- * the fence, of which a server may only have the lower one that its own clock gave at the take, or
- * a higher one if it joined later; and the TTL, which is shorter on a server that joined later. */
+ * the fence, of which a server may only have a lower one that it gave at the take, or a higher one
+ * if it joined later and knew that one before; and the TTL, which is shorter on a server that
+ * joined later. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
