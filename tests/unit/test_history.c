@@ -13,55 +13,49 @@ static const struct run_record a_run = {
 
 static const struct added {
     const char *name;
-    struct run_record run;
+    int64_t began_ms;
+    struct run_end end;
+    const char *host;
     int64_t ttl_ms;
     const char *row;
 } rows_added[] = {
     {"a success",
-     {5000, {RUN_STATUS, 0, 12000}, 0, 0, "web3", "", ""},
+     5000,
+     {RUN_STATUS, 0, 12000},
+     "web3",
      60000,
      "5000\t7000\tstatus 0\t60000\tweb3\n"},
-    {"a failure",
-     {5000, {RUN_STATUS, 7, 5001}, 0, 0, "web3", "", ""},
-     60000,
-     "5000\t1\tstatus 7\t60000\tweb3\n"},
-    {"killed",
-     {5000, {RUN_SIGNAL, 9, 5000}, 0, 0, "web3", "", ""},
-     60000,
-     "5000\t0\tsignal 9\t60000\tweb3\n"},
-    {"stopped",
-     {5000, {RUN_STOPPED, 0, 12000}, 0, 0, "web3", "", ""},
-     7000,
-     "5000\t7000\tstopped\t7000\tweb3\n"},
+    {"a failure", 5000, {RUN_STATUS, 7, 5001}, "web3", 60000, "5000\t1\tstatus 7\t60000\tweb3\n"},
+    {"killed", 5000, {RUN_SIGNAL, 9, 5000}, "web3", 60000, "5000\t0\tsignal 9\t60000\tweb3\n"},
+    {"stopped", 5000, {RUN_STOPPED, 0, 12000}, "web3", 7000, "5000\t7000\tstopped\t7000\tweb3\n"},
     {"an unknown end",
-     {5000, {RUN_ENDED, 0, 12000}, 0, 0, "web3", "", ""},
+     5000,
+     {RUN_ENDED, 0, 12000},
+     "web3",
      7000,
      "5000\t7000\tended\t7000\tweb3\n"},
     {"a lost run has no length",
-     {5000, {RUN_LOST, 0, 12000}, 0, 0, "web3", "", ""},
+     5000,
+     {RUN_LOST, 0, 12000},
+     "web3",
      7000,
      "5000\t\tlost\t7000\tweb3\n"},
     {"the clock was set back",
-     {5000, {RUN_STATUS, 0, 4999}, 0, 0, "web3", "", ""},
+     5000,
+     {RUN_STATUS, 0, 4999},
+     "web3",
      7000,
      "5000\t\tstatus 0\t7000\tweb3\n"},
-    {"no end is known",
-     {5000, {RUN_STATUS, 0, 0}, 0, 0, "web3", "", ""},
-     7000,
-     "5000\t\tstatus 0\t7000\tweb3\n"},
-    {"no start is known",
-     {0, {RUN_STATUS, 0, 12000}, 0, 0, "web3", "", ""},
-     7000,
-     "\t\tstatus 0\t7000\tweb3\n"},
-    {"no TTL is known",
-     {5000, {RUN_STATUS, 0, 12000}, 0, 0, "web3", "", ""},
-     0,
-     "5000\t7000\tstatus 0\t\tweb3\n"},
+    {"no end is known", 5000, {RUN_STATUS, 0, 0}, "web3", 7000, "5000\t\tstatus 0\t7000\tweb3\n"},
+    {"no start is known", 0, {RUN_STATUS, 0, 12000}, "web3", 7000, "\t\tstatus 0\t7000\tweb3\n"},
+    {"no TTL is known", 5000, {RUN_STATUS, 0, 12000}, "web3", 0, "5000\t7000\tstatus 0\t\tweb3\n"},
     {"a host that would end the row",
-     {5000, {RUN_STATUS, 0, 12000}, 0, 0, "a\tb\nc%", "", ""},
+     5000,
+     {RUN_STATUS, 0, 12000},
+     "a\tb\nc%",
      0,
      "5000\t7000\tstatus 0\t\ta%09b%0Ac%25\n"},
-    {"no host", {5000, {RUN_STATUS, 0, 12000}, 0, 0, "", "", ""}, 0, "5000\t7000\tstatus 0\t\t\n"},
+    {"no host", 5000, {RUN_STATUS, 0, 12000}, "", 0, "5000\t7000\tstatus 0\t\t\n"},
 };
 
 TEST(runs_are_written_and_read)
@@ -70,15 +64,17 @@ TEST(runs_are_written_and_read)
     {
         char text[HISTORY_SIZE] = "";
         struct history history;
-        history_add(text, &row->run, row->ttl_ms);
+        struct run_record run = {.began_ms = row->began_ms, .end = row->end};
+        text_copy(run.host, sizeof run.host, row->host);
+        history_add(text, &run, row->ttl_ms);
         row_text(row->name, text, row->row);
         history_read(&history, text);
         row_int(row->name, history.count, 1);
-        row_int(row->name, history.runs[0].began_ms, row->run.began_ms);
-        row_int(row->name, history.runs[0].end.how, row->run.end.how);
-        row_int(row->name, history.runs[0].end.code, row->run.end.code);
+        row_int(row->name, history.runs[0].began_ms, row->began_ms);
+        row_int(row->name, history.runs[0].end.how, row->end.how);
+        row_int(row->name, history.runs[0].end.code, row->end.code);
         row_int(row->name, history.runs[0].ttl_ms, row->ttl_ms);
-        row_text(row->name, history.runs[0].host, row->run.host);
+        row_text(row->name, history.runs[0].host, row->host);
     }
 }
 
