@@ -62,7 +62,7 @@ static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
         snprintf(text, SPAN_SIZE, "%s to %s", began, until);
     else
         snprintf(text, SPAN_SIZE, "%s to %s (%s)", began, until,
-                 duration_rounded((struct duration){ms * NS_PER_MS}, length, sizeof length));
+                 duration_rounded(DURATION_MS(ms), length, sizeof length));
     return text;
 }
 
@@ -114,7 +114,7 @@ void run_within_print(const char *name, const struct run_memory *memory, bool wi
     wall_format_day(success->end.ended_ms, wall_now_ms(), when, sizeof when);
     printf("the last success ended %s on %s", when, text_escape(text, sizeof text, success->host));
     if (ago >= 0)
-        printf(", %s ago", duration_rounded((struct duration){ago * NS_PER_MS}, time, sizeof time));
+        printf(", %s ago", duration_rounded(DURATION_MS(ago), time, sizeof time));
     putchar('\n');
 }
 
@@ -215,8 +215,8 @@ static void print_counts(const struct lock_counts *counts)
     char waited[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     if (counts->takes == 0 && counts->conflicts == 0 && counts->timeouts == 0)
         return;
-    duration_rounded((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
-    duration_rounded((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
+    duration_rounded(DURATION_MS(counts->waited_ms), waited, sizeof waited);
+    duration_rounded(DURATION_MS(counts->held_ms), held, sizeof held);
     printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64
            "; waited %s, held %s in all\n",
            counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
@@ -449,7 +449,7 @@ bool list_table_add(struct table *table, const char *name, const struct lock_sta
         mode = slots;
     history_typical_of(&typical, state->memory.history);
     if (typical.runs > 0)
-        duration_about((struct duration){typical.median_ms * NS_PER_MS}, took, sizeof took);
+        duration_about(DURATION_MS(typical.median_ms), took, sizeof took);
 
     return table_add(table, text_escape(text, sizeof text, name)) && table_add(table, left) &&
            table_add(table, mode) && (!usual || table_add(table, took)) &&

@@ -9,7 +9,7 @@
 
 static const char *about(int64_t ms, char text[DURATION_TEXT_SIZE])
 {
-    return duration_about((struct duration){ms * NS_PER_MS}, text, DURATION_TEXT_SIZE);
+    return duration_about(DURATION_MS(ms), text, DURATION_TEXT_SIZE);
 }
 
 char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE])
@@ -161,7 +161,7 @@ static bool add_run(struct table *table, const struct past_run *run, int bar_col
 
     wall_format_day(run->began_ms, wall_now_ms(), began, sizeof began);
     if (run->length_ms >= 0)
-        duration_rounded((struct duration){run->length_ms * NS_PER_MS}, length, sizeof length);
+        duration_rounded(DURATION_MS(run->length_ms), length, sizeof length);
     if (run->length_ms >= 0 && run->ttl_ms > 0)
         bar_format(bar_columns, run->length_ms, run->ttl_ms, bar);
     return table_add(table, began) && table_add(table, text_escape(host, sizeof host, run->host)) &&
