@@ -46,8 +46,8 @@ enum { ESTIMATE_LEAST = 5 };
 
 /* Estimates a run that began at since_ms and goes on at now_ms (wall clock; since_ms 0: unknown).
  * It is expected to last as long as the median or, once it has lasted longer, as p90. `ahead` is
- * the number of waiters in front if each will have the lock alone, for a median; -1: unknown, or
- * some will share it. */
+ * the number of waiters in front. Each of them is expected to hold the lock alone for a median; -1:
+ * unknown, or some will share it. */
 struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
                                  int ahead);
 

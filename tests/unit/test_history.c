@@ -306,7 +306,7 @@ static const struct guess {
     {"as long as 90 %", USUAL, H, H + 20 * M, 0, {true, false, 0, H + 20 * M, 0}},
     {"longer than 90 %", USUAL, H, H + 20 * M + 1, 2, {true, true, -1, 0, -1}},
     {"it begins in the future, by our clock", USUAL, H, H - 1, 2, {true, false, -1, 0, -1}},
-    {"nobody knows when it began", USUAL, 0, H, 2, {true, false, -1, 0, -1}},
+    {"its start is unknown", USUAL, 0, H, 2, {true, false, -1, 0, -1}},
     {"more waiters than time",
      {INT64_C(1) << 40, 1, 1, INT64_C(1) << 41, INT64_C(1) << 41, 30},
      H,
