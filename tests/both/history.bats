@@ -50,7 +50,6 @@ runs() {
     [[ ${lines[4]} == *' status 7 '* && ${lines[5]} == *' status 0 '* ]]
     [[ ${lines[6]} =~ ^'5 runs in '[0-9a-z.]+', 1 succeeded; usually '.*', longest '.*'; with --ttl=1h the longest left 59m'$ ]]
     [[ ${lines[7]} == 'the longest of the last 5 runs took '*'; a TTL of 10s would have been enough' ]]
-
 }
 
 @test "--history: a lost run has no length" {
@@ -196,4 +195,13 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
     equals "$status $output" '0 '
     run dlock --remember=0 -t 3s forgotten sleep 2.5
     equals "$status $output" '0 '
+}
+
+@test "advice on the TTL: again if no other run has used as much of it for 36 hours" {
+    local name
+    for name in early late; do
+        at 9 dlock --release --owner="$(at 0 dlock --acquire -t 10s $name)" --exit-status=0 $name
+    done
+    at $((35 * 3600)) fails_with 0 '^$' dlock -t 3s early sleep 2.5
+    at $((37 * 3600)) fails_with 0 '^dlock: late: the run used .* of its TTL of 3s; ' dlock -t 3s late sleep 2.5
 }
