@@ -95,8 +95,7 @@ P
 slot() { cli 1 cluster keyslot "dlock:$1"; }
 is_free() { [ "$(cli "$1" exists "dlock:$2")" = 0 ]; }
 
-# clients NODE NAME [FIELD]: how many connections of dlock listen there for this lock.
-listeners() { cli "$1" pubsub channels "{$2:wake:*" | grep -c . || true; }
+# told NODE NUMBER: so many connections of dlock, at least, listen there.
 told() { [ "$(cli "$1" client list | grep -cE 'name=dlock .* sub=[12] ')" -ge "$2" ]; }
 
 # begin_move SLOT FROM TO, move_key SLOT FROM TO, end_move SLOT FROM TO

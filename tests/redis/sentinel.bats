@@ -6,7 +6,6 @@ load ../lib/replication
 load ../lib/queue
 
 at_sentinel() { redis-cli -p "$S" "$@"; }
-waiters() { dlock --status --json job | sed -E 's/.*"waiters":([0-9]+).*/\1/'; }
 # is_told PORT [NUMBER]: so many of ours listen to this Sentinel.
 is_told() { [ "$(redis-cli -p "$1" client list | grep -c 'name=dlock .* sub=1 ')" = "${2:-1}" ]; }
 # at_new_master [NUMBER]: so many of ours are connected to b, and watch or wait there.
