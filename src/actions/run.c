@@ -112,9 +112,9 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
     return end;
 }
 
-/* Says once which TTL would have been enough, if the run used more than 80 % of its own. The history
- * says whether that was said: if an earlier run of the last 36 hours used as much, dlock is silent,
- * so that cron does not mail this every night. */
+/* Says once which TTL would have been enough, if the run used more than 80 % of its own. The
+ * history says whether that was said: if an earlier run of the last 36 hours used as much, dlock is
+ * silent, so that cron does not mail this every night. */
 static NOT_INLINED void advise_ttl(struct run *run)
 {
     static const int64_t silent_ms = INT64_C(36) * 60 * 60 * 1000;

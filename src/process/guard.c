@@ -32,8 +32,9 @@
  *   dlock is killed -> the kernel wakes the guard, which kills the processes until none is left.
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
  *   dlock is killed while it does that -> the guard kills the processes that dlock has stopped.
- *   the command ends -> dlock kills the guard, releases the lock, and waits for the guard. A guard that outlived
- *       dlock would remain as a zombie in a container whose pid 1 does not reap.
+ *   the command ends -> dlock kills the guard, releases the lock, and waits for the guard. A
+ *       guard that outlived dlock would remain as a zombie in a container whose pid 1 does not
+ *       reap.
  *   the guard is killed -> dlock goes on without it. */
 #include "process/process_int.h"
 
@@ -192,9 +193,9 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* Waits until the command's process has started, or the guard has ended. If the guard has ended, nothing runs,
- * and its exit status is the errno. The byte only wakes dlock; the page decides, because the
- * guard's last store is visible after its end. Returns 0 or the errno. */
+/* Waits until the command's process has started, or the guard has ended. If the guard has ended,
+ * nothing runs, and its exit status is the errno. The byte only wakes dlock; the page decides,
+ * because the guard's last store is visible after its end. Returns 0 or the errno. */
 static int wait_for_command(struct child *child)
 {
     struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};

@@ -89,8 +89,8 @@ struct pids {
 bool pids_add(struct pids *pids, pid_t pid);
 bool pids_has(const struct pids *pids, pid_t pid);
 
-/* Lists the process and its ancestors, as far as they are visible. False if some may be missing: one
- * of them could not be read, perhaps because it has just ended. */
+/* Lists the process and its ancestors, as far as they are visible. False if some may be missing:
+ * one of them could not be read, perhaps because it has just ended. */
 bool proc_list_ancestors(pid_t pid, struct pids *all);
 
 /* Adds each name in the directory that is a number above 0: processes in /proc, threads or

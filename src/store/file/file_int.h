@@ -169,10 +169,9 @@ bool lock_file_read(const struct lock_file *file, int place, struct record *reco
 enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why);
 
-/* Iterates over the places that may have a holder, starting from lock_file_places(); the place `own`
- * (-1: none) is not read, and counts as unlocked and without a record. Once the
- * bound, or a few seconds, are over, the next place is `unreadable` and is the last. False after
- * the last. */
+/* Iterates over the places that may have a holder, starting from lock_file_places(); the place
+ * `own` (-1: none) is not read, and counts as unlocked and without a record. Once the bound, or a
+ * few seconds, are over, the next place is `unreadable` and is the last. False after the last. */
 struct lock_place lock_file_places(struct bound bound, int own);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 

@@ -41,8 +41,8 @@
  *     the file checks its size, in memory_open(), before each use of the map. If the cut comes
  *     between that check and the use, the process dies of a SIGBUS. Between them are microseconds.
  *
- *   The writer is killed after it has written the slot, and before the history -> the run is the last
- *     one, and is missing in the history. In the other order, the run would be there twice.
+ *   The writer is killed after it has written the slot, and before the history -> the run is the
+ *     last one, and is missing in the history. In the other order, the run would be there twice.
  *
  * The file ends after the entries, or after one of the pages with run slots or histories. An entry,
  * its run slot and its history have the same number. Later formats have room for more (a long key)
@@ -241,7 +241,7 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
                        "the fence in the lock directory has reached its maximum");
 }
 
-/* True if this page after the entries is allocated. With `make`, allocates the page if necessary. */
+/* True if this page after the entries is allocated. With `make`, allocates the page if needed. */
 static bool has_page(const struct memory *memory, size_t page, bool make)
 {
     off_t start = (off_t)(offsetof(struct memory_map, runs) + page * RUN_PAGE);
