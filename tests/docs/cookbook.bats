@@ -474,7 +474,7 @@ print(shlex.join(box['command'] + box['args']).replace('/usr/local/bin/', ''))" 
     cook 'Sharing locks with applications' 2
     ran 'make-reports make-reports'
     equals "$(redis exists '{laravel-database-laravel-cache-reports}:meta')" 1
-    grep -q '^.*laravel-database-laravel-cache-' "$SRC/doc/dlock-redis.7"
+    grep -q '^.*laravel-database-laravel-cache-' "$SRC/doc/dlock-clients.7"
     script="if (redis.call('exists', KEYS[1]) == 0 and ARGV[3] == 'yes') or redis.call('get', KEYS[1]) == ARGV[1] then
         return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) end"
     equals "$(redis eval "$script" 1 reports token 60000 yes)" OK

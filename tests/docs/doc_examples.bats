@@ -5,7 +5,7 @@ load ../lib/common
 # shellcheck source=tests/lib/tls.bash
 . "$TESTS/lib/tls.bash"
 
-PAGES='README.md doc/dlock.1 doc/dlock-leases.7 doc/dlock-process.7 doc/dlock-redis.7 doc/dlock-json.5 doc/dlock.conf.5'
+PAGES='README.md doc/dlock.1 doc/dlock-actions.7 doc/dlock-clients.7 doc/dlock-leases.7 doc/dlock-process.7 doc/dlock-redis.7 doc/dlock-json.5 doc/dlock.conf.5'
 
 # The blocks of each page as files of BLOCKS/PAGE, and there in `list` their names and first lines.
 setup_file() {
@@ -132,14 +132,14 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     sh -c "$(block doc/dlock.1 'dlock --attach nightly')"'
         dlock --status -q nightly || echo free'
     wait_until 10 is_free nightly
-    sh -c "$(block doc/dlock-leases.7 'dlock --attach deploy:prod')"
+    sh -c "$(block doc/dlock-actions.7 'dlock --attach deploy:prod')"
     wait_until 10 is_free deploy:prod
 }
 
 @test "acquire, extend, release; the unit that is shipped for it; the line of a wait as the picture has it" {
-    example doc/dlock-leases.7 'token=$(dlock --acquire -n' >"$T/out"
+    example doc/dlock-actions.7 'token=$(dlock --acquire -n' >"$T/out"
     is_free deploy
-    block doc/dlock-leases.7 'RuntimeDirectory=importer' /usr/bin/dlock /usr/local/bin/dlock /usr/bin/importer /usr/local/bin/importer |
+    block doc/dlock-actions.7 'RuntimeDirectory=importer' /usr/bin/dlock /usr/local/bin/dlock /usr/bin/importer /usr/local/bin/importer |
         sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' >"$T/lines"
     [ "$(wc -l <"$T/lines")" -ge 6 ]
     equals "$(grep -vxF -f "$SRC/doc/examples/importer.service" "$T/lines")" ''

@@ -38,7 +38,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     done
 }
 
-@test "the manual pages are clean, print as they are meant, and have at most 500 lines of 80 columns" {
+@test "the manual pages are clean, print as they are meant, and have at most 400 lines of 80 columns, dlock(1) 500" {
     # Words at the end of a macro line would be printed as --its -name.
     run grep -nE '^\.[A-Z][a-z] (.* )?[).,;:]+ (.* )?[a-z]+[,:;]? [a-z]+' <(sed 's/ No .*//' "$SRC"/doc/*.[157])
     equals "$output" ''
@@ -55,10 +55,12 @@ dlock --extend | --release | --current [options]
 dlock --list [options] [glob]
 dlock --doctor | --print-config [options] [name]
 dlock --help | --usage | --version'
-    local page lines
+    local page lines most
     for page in "$SRC"/doc/*.[157]; do
         lines=$(mandoc -T ascii -O width=80 "$page" | wc -l)
-        [ "$lines" -le 500 ] || { echo "$page: $lines lines"; false; }
+        most=400
+        [ "${page##*/}" != dlock.1 ] || most=500
+        [ "$lines" -le "$most" ] || { echo "$page: $lines lines"; false; }
     done
 }
 

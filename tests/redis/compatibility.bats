@@ -292,7 +292,7 @@ several_keys() {
         # This is version 8, which ends the prefix of the cache with a colon as
         # 9 and 10 do; of later ones only the sum of both prefixes counts.
         laravel "$redis_prefix" "${cache_prefix/#-/}" "$whole"
-        grep -qF -- "$whole" "$TESTS/../doc/dlock-redis.7" || { echo "not in the manual: $whole"; false; }
+        grep -qF -- "$whole" "$TESTS/../doc/dlock-clients.7" || { echo "not in the manual: $whole"; false; }
         they_keep_us_out
         redis flushall
     done <<'L'

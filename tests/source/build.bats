@@ -297,6 +297,8 @@ copy_tree() {
 644 usr/share/man/man1/dlock.1
 644 usr/share/man/man5/dlock-json.5
 644 usr/share/man/man5/dlock.conf.5
+644 usr/share/man/man7/dlock-actions.7
+644 usr/share/man/man7/dlock-clients.7
 644 usr/share/man/man7/dlock-leases.7
 644 usr/share/man/man7/dlock-process.7
 644 usr/share/man/man7/dlock-redis.7
