@@ -54,8 +54,8 @@ static const struct field of_standing[] = {
 static const struct fields standing_fields = FIELDS(of_standing);
 static const struct fields brief_fields = {of_standing, 2}; /* of store/redis/scripts/share.lua */
 
-/* Reads the reply to a request that the lease last for at least `least`. LOCK_HELD: share.lua
- * cannot decide, so check.lua must. */
+/* Reads the reply to a check of a lease that must last for at least `least`. LOCK_HELD: share.lua
+ * cannot decide, so the caller must run check.lua. */
 static enum lock_result read_check(struct redis_backend *redis, struct deadline before,
                                    struct duration least, struct lease *lease, struct errmsg *why)
 {
@@ -77,7 +77,7 @@ static enum lock_result read_check(struct redis_backend *redis, struct deadline 
     lease->mode = standing.mode;
     lease->slots = standing.slots;
     lease->slot = standing.slot;
-    /* If another client has removed the expiry, this process's own deadline remains in force. */
+    /* If another client has removed the expiry, this process keeps to its own deadline. */
     if (standing.left_ms >= 0)
         lease_adopt(lease, before, deadline_now(), (struct duration){standing.left_ms * NS_PER_MS},
                     standing.end_ms);
@@ -85,7 +85,7 @@ static enum lock_result read_check(struct redis_backend *redis, struct deadline 
     return LOCK_OK;
 }
 
-/* Runs a script that answers like store/redis/scripts/check.lua. */
+/* Runs a script whose answers have the form of store/redis/scripts/check.lua. */
 static enum lock_result run_check(struct redis_backend *redis, struct duration least,
                                   struct lease *lease, struct bound bound, struct errmsg *why)
 {
@@ -99,8 +99,8 @@ static enum lock_result run_check(struct redis_backend *redis, struct duration l
     return redis_script_end(redis, result, why);
 }
 
-/* Begins a script about a lease. For an exclusive lock of this process the script gets only two
- * keys, because the server would watch the others as well. */
+/* Begins a script about a lease. For an exclusive lock of this process, the script gets only two
+ * keys, because the server would watch any others as well. */
 static struct redis_call *begin_check(struct redis_backend *redis,
                                       const struct redis_script *script, const struct lease *lease)
 {
@@ -133,8 +133,8 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
-/* True if the call could hit another lock. If SELECT is refused, the script would run in database
- * 0, where a token that the user chose may hold another lock. */
+/* True if the call could affect another lock. If SELECT is refused, the script would run in
+ * database 0, where another lock may have the same user-chosen token. */
 static bool may_hit_another(const struct redis_backend *redis, const struct lease *lease)
 {
     return lease->outside && redis->url.database != 0;
@@ -161,8 +161,8 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
-/* Adds an id to a call that has no take id: if such a call is sent again, it must not do the same
- * to the next holder. */
+/* Adds an id to a call that has no take id: if such a call is sent again, it must not affect the
+ * next holder. */
 static void add_request(struct redis_backend *redis)
 {
     if (redis->request[0] == '\0')
@@ -170,8 +170,8 @@ static void add_request(struct redis_backend *redis)
     redis_command_add(&redis->call->words, redis->request);
 }
 
-/* Reads {"released", "now"}, perhaps with what could not be written, or {"released", ""}; otherwise
- * as read_loss(). */
+/* Reads {"released", "now"}, possibly followed by what could not be written, or {"released", ""};
+ * otherwise as read_loss(). */
 static enum lock_result read_release(struct redis_backend *redis, const struct lease *lease,
                                      struct errmsg *why)
 {
@@ -195,7 +195,8 @@ static enum lock_result read_release(struct redis_backend *redis, const struct l
     return result == LOCK_RELEASED && redis->release_sent ? LOCK_OK : result;
 }
 
-/* If the reply to a release is lost, the release is sent again, and finds its own result. */
+/* If the reply to a release is lost, the release is sent again, and finds the result of the
+ * first. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -206,9 +207,9 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
         add_request(redis);
     call->careful = may_hit_another(redis, lease);
     /* Once the lease has ended, this process does not wait long for an answer, so the server may
-     * carry out the release after the process has ended. All of the release must be in the server's
-     * first read of 16 kB: when the server replies to the greeting it finds the connection closed,
-     * and reads no more. */
+     * carry out the release after the process has ended. The whole release must fit into the
+     * server's first read of 16 kB: when the server then replies to the greeting, it finds the
+     * connection closed, and reads no more. */
     call->by_text = redis->base.uncertain ||
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
@@ -229,7 +230,7 @@ static enum lock_result run_look(struct redis_backend *redis, const char *key,
 {
     struct redis_call *call = redis->call;
 
-    if (redis->base.queued) /* a waiter must still get calls */
+    if (redis->base.queued) /* a waiter must still receive calls */
         call->channels = redis_subscribe_to(&redis->conn);
 
     enum lock_result result = redis_script_run_again(redis, bound, why);
@@ -259,7 +260,8 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     char forcer[FORCER_SIZE];
 
     lock_forcer(forcer);
-    call->careful = true; /* if SELECT is refused, it would hit a lock of another database */
+    call->careful = true; /* if SELECT is refused, the call would affect a lock in another
+                           * database */
     redis_script_add_number(call, wall_now_ms());
     add_request(redis);
     redis_command_add(&call->words, forcer);
@@ -273,7 +275,7 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     struct redis_backend *redis = redis_of(backend);
     struct redis_call *call = redis_script_begin(redis, &redis_pause_script, KEYS_ALL, key, "");
 
-    call->careful = true; /* as force_release() */
+    call->careful = true; /* for the same reason as in force_release() */
     redis_script_add_number(call, pause->left.ns / NS_PER_MS);
     redis_command_add(&call->words, pause->by);
     redis_command_add(&call->words, pause->message);
@@ -287,7 +289,7 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     return redis_script_end(redis, result, why);
 }
 
-/* --- news and life ------------------------------------------------------- */
+/* --- news -------------------------------------------------------------------- */
 
 /* The descriptor also becomes readable when the connection ends. */
 static struct news redis_news(struct backend *backend)
@@ -411,7 +413,7 @@ void redis_backend_shows(struct backend *backend, const struct redis_url **url,
     *settings = &redis_of(backend)->settings;
 }
 
-/* A server that refuses to answer is assumed to be the right one: the other checks report its
+/* A server that refuses to answer is assumed to be the right one: the other checks report such
  * refusals. */
 enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct redis_endpoint *at, struct bound bound,

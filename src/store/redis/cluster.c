@@ -1,33 +1,34 @@
 /* One lock needs no map of the Cluster: any wrong node answers MOVED with the address of the right
- * one. This costs one more round trip at the first call and none later. The map would always cost
+ * one. This costs one more round trip at the first call and none later. A map would cost at least
  * one, grow with the Cluster, and be out of date just when it matters.
  *
- * A node that answers with one of these has not run the script, so a take never runs twice. The
- * reaction to each:
- *   MOVED slot host:port   That node has the slot from now on: dlock goes there, and stays.
+ * A node that gives one of the following answers has not run the script, so a take never runs
+ * twice. The reaction to each:
+ *   MOVED slot host:port   That node owns the slot from now on: dlock connects there, and stays.
  *   ASK slot host:port     The slot is being moved to that node, and none of the lock's keys is
- *                          left here. dlock goes there, stays, and begins each script with
- *                          ASKING. Once the slot is there for good, or the move is given up,
- *                          ASKING does nothing, or the node answers MOVED. Meanwhile no client
- *                          can create a key of the slot at the old node: it gets ASK, too.
+ *                          left here. dlock connects there, stays, and begins each script with
+ *                          ASKING. Once the move is complete or abandoned, either ASKING has no
+ *                          effect, or the node answers MOVED. During the move no client can
+ *                          create a key of the slot at the old node: every client gets ASK.
  *   TRYAGAIN               The slot is being moved, and some of the lock's keys are not here:
  *                          they are at the other node, or do not exist (most locks have no
  *                          queue). This ends with the move. dlock asks again, with pauses, as
- *                          long as an answer can come in time; after that it is an outage like
- *                          others. Meanwhile the lock can be neither acquired nor lost.
+ *                          long as an answer can come in time; after that it treats this as an
+ *                          ordinary outage. During the move the lock can be neither acquired nor
+ *                          lost.
  *   CLUSTERDOWN, LOADING,  This node cannot serve dlock, or is cut off from the others: the
- *   MASTERDOWN             next try goes to another node.
- * A replica answers MOVED. That also leads to a replica that was promoted: if its master cannot be
- * reached, the other nodes are asked.
+ *   MASTERDOWN             next attempt goes to another node.
+ * A replica answers MOVED. If a master cannot be reached, dlock asks the other nodes, whose MOVED
+ * leads to the replica that was promoted in its place.
  *
- * A message on a channel goes to every node of a Cluster, but its sender only learns how many
- * subscribers at its own node heard it. That count is right, because all clients of a lock talk to
- * the same node, except for a moment after a move: a waiter is not counted -> it loses its place
- * in the queue -> it still gets the message -> it asks -> it is led to the new node -> it has its
- * place again.
+ * A message on a channel goes to every node of a Cluster, but its sender learns only how many
+ * subscribers heard it at the sender's own node. That count is right, because all clients of a lock
+ * talk to the same node, except for a moment after a move: a waiter is not counted -> it loses its
+ * place in the queue -> it still gets the message -> it asks -> it is redirected to the new node ->
+ * it gets its place back.
  *
- * Redirections in circles, nonsense addresses, and redirections to a node that was just found dead
- * are an outage. The outage passes; the lease's own deadline remains in force. */
+ * Circular redirections, nonsense addresses, and redirections to a node that has just failed count
+ * as an outage. The outage passes; the lease's own deadline remains in force. */
 #include "store/redis/redis_int.h"
 
 #include "lock/lock_name.h"
@@ -57,13 +58,13 @@ static const struct duration answer_least = {200 * NS_PER_MS};
 
 struct node {
     struct redis_endpoint at;
-    struct addresses addresses; /* of its name, from the last look-up */
+    struct addresses addresses; /* of the host name, from the last look-up */
     struct deadline rests;      /* until then other nodes are asked first */
-    char reason[128];           /* why */
+    char reason[128];           /* why the node is asked last */
 };
 
 /* Owned by the thread that has the backend (run/watch.c). The URL's own nodes come first and stay.
- * Of the nodes that redirections have named since, the oldest is replaced first. */
+ * Of the nodes learned from redirections, the oldest is replaced first. */
 struct redis_cluster {
     struct node nodes[NODES_MOST];
     int count, own;
@@ -118,17 +119,17 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* True if the name of the node has never been looked up, as that of a promoted replica may be. It
- * is looked up only once in a while, because each try may leave a hanging thread behind
- * (redis/socket.c). */
+/* True if the node's name has never been looked up, as that of a promoted replica may not have
+ * been. The name is looked up only once in a while, because each attempt may leave a hanging thread
+ * behind (redis/socket.c). */
 static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
     return i >= cluster->own && cluster->nodes[i].addresses.count == 0;
 }
 
-/* Chooses the next of the nodes that were not tried yet: the target of a redirection, then the node
- * of the last connection, then the others in turn. Nodes that have just failed come last. -1: none
- * is left. */
+/* Chooses the next node that has not been tried yet: the target of a redirection, then the node of
+ * the last connection, then the others in turn. Nodes that have just failed come last. -1: none is
+ * left. */
 static int choose(const struct redis_cluster *cluster, const bool *tried)
 {
     if (cluster->next >= 0)
@@ -173,8 +174,8 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
             break;
         cluster->next = -1;
         tried[at] = true;
-        /* If other nodes may have to be asked as well, this node has only a share of the time: a
-         * node that swallows packets does not keep dlock from the others. */
+        /* If other nodes may have to be asked as well, this node gets only a share of the time, so
+         * that a node that drops packets does not keep dlock from the others. */
         int tries_left = cluster->count - count;
         struct bound share = bound_share(bound, tries_left < 3 ? tries_left : 3);
         result = connect_to(redis, &cluster->nodes[at], share, why);
@@ -201,7 +202,8 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
             "what belongs to the lock would be in another slot",
             key);
     if (redis->conn.socket.fd >= 0)
-        redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
+        redis_conn_read_messages(&redis->conn); /* the connection may have ended; redis_conn_open()
+                                                 * then makes a new one */
     return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, bound, why);
 }
 
@@ -224,7 +226,7 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
         host++;
         length -= 2;
     }
-    /* "?" is a node without a name that ought to have one. */
+    /* "?" stands for a node whose host name is required but not configured. */
     if (length >= sizeof at->host || (length == 1 && *host == '?') ||
         !number_parse(port, 1, UINT16_MAX, &number))
         return false;
@@ -239,7 +241,7 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
     return true;
 }
 
-/* Reads the "3999 127.0.0.1:6381" of a MOVED or ASK, which must be about the slot of the key. */
+/* Reads the "3999 127.0.0.1:6381" of a MOVED or ASK, which must be about the key's slot. */
 static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here,
                              const char *text, const char *key)
 {
@@ -249,7 +251,7 @@ static bool read_redirection(struct redis_endpoint *at, const struct redis_endpo
     if (length >= sizeof slot || text[length] != ' ')
         return false;
     snprintf(slot, sizeof slot, "%.*s", (int)length, text);
-    /* The port follows the last colon: an IPv6 address has more, and no brackets. */
+    /* The port follows the last colon: an IPv6 address contains colons but has no brackets. */
     const char *host = text + length + 1;
     const char *colon = strrchr(host, ':');
     return number_parse(slot, 0, REDIS_SLOTS - 1, &number) && (int)number == redis_slot(key) &&
@@ -270,7 +272,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     const struct redis_endpoint here = conn->at;
     struct redis_endpoint at;
     bool asking = begins(error, "ASK ");
-    redis_conn_close(conn); /* even if it leads here again: a proxy may serve other nodes */
+    redis_conn_close(conn); /* even if the redirection leads here again: a proxy may serve other
+                             * nodes */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "its redirection is not understood: %.300s", error);
         redis_endpoint_blame(&here, "node", why);
@@ -295,7 +298,7 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     return LOCK_OK;
 }
 
-/* LOCK_OK; LOCK_CANCELLED; LOCK_UNAVAILABLE: there is no time left for another answer. */
+/* LOCK_OK after a pause; LOCK_CANCELLED; LOCK_UNAVAILABLE: no time is left for another answer. */
 static enum lock_result pause_before_again(struct redis_detour *detour, struct bound bound)
 {
     struct deadline latest = deadline_minus(bound.until, answer_least);
@@ -339,8 +342,8 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
 
 /* --- slots ---------------------------------------------------------------- */
 
-/* CRC-16/XMODEM: polynomial 0x1021, initial value 0. Bit by bit, because a key is short and hashed
- * only a few times. */
+/* CRC-16/XMODEM: polynomial 0x1021, initial value 0. Bit by bit, because keys are short and seldom
+ * hashed. */
 static unsigned crc16(const char *bytes, size_t length)
 {
     unsigned crc = 0;

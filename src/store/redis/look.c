@@ -9,8 +9,8 @@
 
 /* --- one lock ------------------------------------------------------------ */
 
-/* The answer of store/redis/scripts/state.lua: "lock", these fields, those of counts and memory,
- * the last run, the last success, the waiters and the owners. */
+/* The answer of store/redis/scripts/state.lua: "lock", these fields, the fields of counts and
+ * memory, the last run, the last success, the waiters and the owners. */
 static const struct field of_state[] = {
     FIELD(lock_state, "mode", NULL, FIELD_MODE, 0, mode),
     FIELD(lock_state, "slots", NULL, FIELD_INT, 0, slots),
@@ -24,7 +24,7 @@ static const struct field of_state[] = {
 };
 static const struct fields state_fields = FIELDS(of_state);
 
-/* {token, left, hold left, record} */
+/* {token, lease left, hold left, record} */
 static const struct field of_owner[] = {
     FIELD(lock_owner, "token", NULL, FIELD_TEXT, 0, token),
     FIELD(lock_owner, "left", NULL, FIELD_DURATION, -2, holder.left),
@@ -96,8 +96,8 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
         return redis_conn_nonsense(&redis->conn, why);
     }
 
-    /* If dlock has never held the lock, these values are missing; whatever another client has
-     * written there instead counts as missing. */
+    /* If dlock has never held the lock, these values are missing. Whatever another client has
+     * written in their place is ignored, too. */
     from = reply->element + 1;
     (void)redis_fields_read(&state_fields, from, state);
     from += state_fields.count;
@@ -119,13 +119,13 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* How many keys a step of SCAN looks at: about 100 us of the server's time. */
+/* How many keys one step of SCAN looks at: this takes about 100 us of the server's time. */
 static const char scan_count[] = "1000";
 
-/* Far more than any user has: a thousand million keys to look at, a million to list. */
+/* Far more than any user has: a billion keys to look at, a million to list. */
 enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
 
-/* Escapes the user's prefix, which is not a pattern. */
+/* Escapes the user's prefix, which is not a pattern itself. */
 static void glob_of_prefix(const char *prefix, char *glob, size_t size)
 {
     size_t used = 0;
@@ -138,7 +138,7 @@ static void glob_of_prefix(const char *prefix, char *glob, size_t size)
     glob[used] = '\0';
 }
 
-/* {KEY}:meta and so on (lock_key_companion()). */
+/* True for {KEY}:meta and so on (lock_key_companion()). */
 static bool is_companion(const char *key)
 {
     const char *colon = strrchr(key, ':');
@@ -148,8 +148,8 @@ static bool is_companion(const char *key)
     return *key == '{' && strstr(key, ":" REDIS_OWN) != NULL;
 }
 
-/* Finds the key of the lock whose companion this is: {KEY}:meta or, if KEY has a hash tag,
- * {TAG}KEY:meta. False if it is the companion of none. */
+/* Finds the key of the lock that has this companion: {KEY}:meta or, if KEY has a hash tag,
+ * {TAG}KEY:meta. False if the name is not a companion's. */
 static bool lock_of_meta(const char *companion, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ":meta";
@@ -185,7 +185,7 @@ static bool matches(const struct listing *listing, const char *key)
            (listing->pattern == NULL || fnmatch(listing->pattern, key + length, 0) == 0);
 }
 
-/* {cursor, {key...}}: LOCK_OK with the cursor copied. */
+/* Reads {cursor, {key...}}: LOCK_OK with the cursor copied. */
 static enum lock_result read_step(struct redis_backend *redis, struct scan *scan,
                                   struct key_list *keys, struct errmsg *why)
 {
@@ -202,7 +202,7 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
         char of_meta[LOCK_KEY_SIZE];
         const char *key = redis_reply_text(reply->element[1]->element[i]);
 
-        if (lock_of_meta(key, of_meta)) /* the only key of a lock that is paused but free */
+        if (lock_of_meta(key, of_meta)) /* a paused but free lock has no other key */
             key = of_meta;
         if (!matches(scan->listing, key))
             continue;
@@ -216,9 +216,9 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
     return LOCK_OK;
 }
 
-/* True if the SCAN does not end. The cursor of a working SCAN never repeats. A repeated one is
- * found in a few rounds, as in Brent's algorithm: at each power of two the reference cursor is
- * replaced. */
+/* True if the SCAN would never end. The cursor of a working SCAN never repeats. A repetition is
+ * found in a few rounds, as in Brent's algorithm, which replaces the reference cursor at each power
+ * of two. */
 static bool is_endless(struct scan *scan)
 {
     scan->steps++;
@@ -229,8 +229,8 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
-/* Finds the keys on this server, by SCAN in steps that do not hold up the server, and sorts them;
- * `bound` applies to each step. The caller frees the keys, even after a failure. */
+/* Finds the keys on this server, by SCAN in small steps that do not block other clients, and sorts
+ * them; `bound` applies to each step. The caller frees the keys, even after a failure. */
 static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
                                   struct key_list *keys, struct bound bound, struct errmsg *why)
 {
@@ -258,9 +258,9 @@ static enum lock_result find_keys(struct redis_backend *redis, const struct list
 
 struct master {
     struct redis_endpoint at;
-    struct redis_backend *redis; /* NULL: not made yet */
+    struct redis_backend *redis; /* NULL: not opened yet */
     struct key_list keys;
-    size_t done; /* of its keys */
+    size_t done; /* how many of its keys have been visited */
 };
 
 struct masters {
@@ -291,8 +291,8 @@ static void free_masters(struct masters *masters, const struct redis_backend *ow
     free(masters->list);
 }
 
-/* Reads {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master comes
- * before its replicas. A master without a host is on the host of the node asked. */
+/* Reads {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master
+ * precedes its replicas. A master without a host is on the host of the node that was asked. */
 static bool read_range(const redisReply *range, const struct redis_endpoint *here,
                        struct redis_endpoint *at, int64_t *slots)
 {
@@ -348,7 +348,7 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-/* The master with the lowest next key; NULL: no key is left. */
+/* Returns the master with the lowest next key; NULL: no key is left. */
 static struct master *first_of(const struct masters *masters)
 {
     struct master *first = NULL;
@@ -361,9 +361,9 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* Visits the locks of all masters in the order of their keys. A key may come twice, because two
- * masters may know it while its slot is moved. A key that cannot be a lock of dlock in a Cluster
- * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
+/* Visits the locks of all masters in the order of their keys. A key may appear twice, because two
+ * masters may report it while its slot is moved. A key that cannot be a lock of dlock in a Cluster
+ * (redis_keys_is_shared()) belongs to another client, and is skipped. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct errmsg *why)
 {

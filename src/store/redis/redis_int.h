@@ -1,8 +1,8 @@
 /* What the files of this folder share: one Redis server, or several behind one URL, and the lock
- * there.
+ * stored there.
  *
  *   backend.c    the functions of store/backend.h
- *   take.c       takes the lock, waits in the queue, reads the server's messages
+ *   take.c       acquires the lock, waits in the queue, reads the server's messages
  *   look.c       looks at one lock, or at all
  *   scripts.c    runs a script on the right server
  *   sentinel.c   finds the master
@@ -27,13 +27,15 @@ struct redis_place {
     char wake[COMPANION_SIZE]; /* the waiter's channel; "": it has not asked yet */
     int64_t came;              /* when it first asked (server's clock, us); 0: not yet */
     int ahead;                 /* how many waiters are before it; -1: unknown */
-    bool attended;             /* a user is watching */
+    bool attended;             /* a person is watching */
     bool listens;              /* the last request said that the waiter can be called */
     unsigned may_call;       /* serial of the connection whose user may call waiters; 0: unknown */
     bool called;             /* it is the waiter's turn */
-    bool vain;               /* a call was in vain: other clients take the lock without the queue */
+    bool vain;               /* a call was in vain: other clients acquire the lock without
+                              * queueing */
     bool touched;            /* another client has touched the lock */
-    bool unseen;             /* it asks because it has not heard another waiter ask for long */
+    bool unseen;             /* the waiter asks because no other waiter has reported asking for a
+                              * long time */
     struct deadline changes; /* when to ask because a lease or a turn ends */
     struct deadline look;    /* when to ask, unless another waiter does */
 };
@@ -42,25 +44,25 @@ struct redis_call;
 struct redis_sentinel;
 struct redis_cluster;
 
-/* The progress of one call on its way to the right node of a Cluster. */
+/* The progress of one call towards the right node of a Cluster. */
 struct redis_detour {
     struct deadline start;
     int redirections;
     struct duration pause; /* before the last repetition at the same node; 0: none yet */
 };
 
-/* One server, and the lock there. */
+/* One server, or several behind one URL, and the lock there. */
 struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    const char *key; /* of the lock that take() requested; NULL: none yet */
+    const char *key; /* of the lock requested with take(); NULL: none yet */
     bool owns_tls;   /* the backend closes settings.tls */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
     struct redis_cluster *cluster;   /* its nodes; NULL: none known yet, or not a Cluster */
     struct redis_place place;
-    bool watched;                /* the checks request notifications */
+    bool watched;                /* checks also request notifications */
     bool release_sent;           /* a release was sent, and its reply never came */
     struct redis_call *call;     /* the current call: 32 kB, too much for a stack */
     char request[TOKEN_SIZE];    /* id of a request that has no take id; "": none */
@@ -75,12 +77,13 @@ static inline struct redis_backend *redis_of(struct backend *backend)
 
 enum { REDIS_SLOTS = 16384 };
 
-/* The slot of a key in a Redis Cluster: 0 to REDIS_SLOTS - 1. It is the slot of the key's hash tag
- * or, if it has none, of the whole key (Redis Cluster specification, "Key distribution model"). */
+/* The slot of a key in a Redis Cluster: 0 to REDIS_SLOTS - 1. The slot depends on the key's hash
+ * tag or, if it has none, on the whole key (Redis Cluster specification, "Key distribution
+ * model"). */
 int redis_slot(const char *key);
 
-/* True if the companions of a lock with this key are in the key's slot. They are in another slot if
- * the key has a '}' but no hash tag (lock_key_companion()). */
+/* True if the companions of a lock with this key are in the same slot as the key. They are in
+ * another slot if the key has a '}' but no hash tag (lock_key_companion()). */
 bool redis_keys_is_shared(const char *key);
 
 struct redis_script {
@@ -93,7 +96,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_sh
     redis_pause_script;
 
 /* How many of the lock's keys a script gets (store/redis/scripts/keys.lua): lock and meta come
- * first, but share.lua gets lock and own, because it does not need meta. */
+ * first. share.lua is the exception: it gets lock and own, because it does not need meta. */
 enum {
     KEYS_OWNED = 2,
     KEYS_SHARE = 2,
@@ -102,9 +105,9 @@ enum {
     REDIS_COMPANIONS = KEYS_ALL - 1
 };
 
-enum { COMPANION_META, COMPANION_OWN }; /* the first of them */
+enum { COMPANION_META, COMPANION_OWN }; /* the first two */
 
-/* The part that lock_key_companion() adds for each key but the lock itself, in the order of the
+/* The part that lock_key_companion() adds for each key except the lock itself, in the order of the
  * scripts' KEYS. A token follows REDIS_OWN. */
 #define REDIS_OWN "holder:"
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
@@ -127,31 +130,32 @@ struct redis_call {
     char end[RUN_END_SIZE];         /* the end of a run, a word */
     char record[RECORD_SIZE];       /* the record of a holder or waiter, a word */
     int number_count;
-    bool careful; /* not sent before login and database are known to be right */
-    bool by_text; /* EVAL at once: no process may be left to send the text after NOSCRIPT */
+    bool careful; /* not sent until login and database are known to be right */
+    bool by_text; /* EVAL at once: this process may have exited before a NOSCRIPT could be answered
+                   * with the text */
     int keys;
-    int least_keys; /* so many are enough while the slot is moved; 0: all are needed */
+    int least_keys; /* this many are enough while the slot is moved; 0: all are needed */
     bool owns;      /* about this process's lease: a newer format means that the lease is lost */
 
     /* Afterwards: */
     redisReply *reply; /* an array that begins with a word, until redis_script_end() */
     int64_t newer;     /* the lock's format, if the call was refused because of it; otherwise 0 */
-    bool unusable;     /* the keys of the lock are another program's */
-    bool sent_before;  /* the first try of redis_script_run_again() had sent it */
+    bool unusable;     /* the lock's keys belong to another program */
+    bool sent_before;  /* the first attempt of redis_script_run_again() had already sent it */
 };
 
-/* Begins the next call of the backend. `token`: of the client that calls ("": it has none). */
+/* Begins the next call of the backend. `token` is the calling client's ("": none). */
 struct redis_call *redis_script_begin(struct redis_backend *redis,
                                       const struct redis_script *script, int keys, const char *key,
                                       const char *token);
 
-/* Sets the name of companion `i`, as a script of the client with this token gets it. */
+/* Sets the name of companion `i`, as a script called by the client with this token gets it. */
 void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token);
 
 /* For a script about this lease: sets `owns` and `least_keys`. While a Cluster moves a slot, the
  * server refuses a script as long as one of its keys is missing. An exclusive lock of this process
- * needs only lock and meta, and has both. The other keys serve to call waiters, which is impossible
- * during the move anyway. */
+ * needs only lock and meta, and has both. The other keys are for calling waiters, which is
+ * impossible during the move anyway. */
 void redis_script_is_about(struct redis_call *call, const struct lease *lease);
 
 /* Adds a number as a word. */
@@ -164,8 +168,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
                                   struct errmsg *why);
 
 /* Reads a list of values in the order of the table. Each value is checked, because no answer is
- * trusted. False: a value cannot be read and counts as missing; the others are set. A text can
- * always be read: another client may have written any bytes, of which those before a NUL count. */
+ * trusted. False: a value cannot be read and counts as missing; the others are set. Reading a text
+ * never fails: another client may have written any bytes, and only those before a NUL count. */
 bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object);
 
 /* redis_script_run() for a script that may run twice. If an idle connection turns out to be broken,
@@ -174,44 +178,45 @@ bool redis_fields_read(const struct fields *fields, redisReply *const *from, voi
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct bound bound,
                                         struct errmsg *why);
 
-/* Sends the script of the call on the present connection, even if its login was refused. As
- * redis_conn_call(); the reply is the call's. */
+/* Sends the script of the call on the current connection, even if its login was refused. Returns as
+ * redis_conn_call(); the reply is stored in the call. */
 enum lock_result redis_script_send(struct redis_backend *redis, bool by_text, struct bound bound,
                                    struct errmsg *why);
 
-/* Connects if necessary, to any suitable server, and sends a command that is no script. LOCK_OK
- * with the reply of the call; an error as redis_error_judge(). */
+/* Connects if necessary, to any suitable server, and sends a command that is not a script. LOCK_OK
+ * with the reply in the call; for an error reply, the result of redis_error_judge(). */
 enum lock_result redis_command_run(struct redis_backend *redis, const struct redis_command *command,
                                    struct bound bound, struct errmsg *why);
 
-/* Ends a call, with or without a script: frees the reply and returns the result. Every failure then
- * names its server. A connection whose login or SELECT failed is closed, because it is at the wrong
- * database. */
+/* Ends a call, with or without a script: frees the reply, makes every failure name its server, and
+ * returns the result. A connection whose login or SELECT failed is closed, because it uses the
+ * wrong database. */
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
                                   struct errmsg *why);
 
-/* Connects if necessary, to the server that has the key (NULL: any suitable one). As
+/* Connects if necessary, to the server that has the key (NULL: any suitable one). Returns as
  * redis_conn_open(). */
 enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
                                      struct bound bound, struct errmsg *why);
 
-/* Makes the backend's sentinel from its URL and settings. LOCK_OK; LOCK_INVALID or LOCK_REFUSED if
- * the file with the login cannot be used, as *why says; LOCK_SYSTEM. The caller frees the sentinel
- * with redis_sentinel_free() in any case. */
+/* Makes the backend's sentinel from its URL and settings. LOCK_OK; LOCK_INVALID or LOCK_REFUSED
+ * with *why set if the file with the login cannot be used; LOCK_SYSTEM. The caller frees the
+ * sentinel with redis_sentinel_free() in any case. */
 enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault,
                                      struct errmsg *why);
 
 void redis_sentinel_free(struct redis_backend *redis);
 
 /* Connects, if necessary, to the master that the Sentinels name. The server itself must also say
- * that it is a master (masters_only). As redis_conn_open(), and LOCK_INVALID if all Sentinels say
- * that there is no master of this name. */
+ * that it is a master (masters_only). Returns as redis_conn_open(), and LOCK_INVALID if all
+ * Sentinels say that there is no master of this name. */
 enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound,
                                      struct errmsg *why);
 
-/* Called for a holder or waiter after each question to the master. Makes sure that a Sentinel will
- * report the next master, and asks for the master from time to time. If the master has changed,
- * closes the connection; redis_sentinel_moved() is true then. Failures do not matter. */
+/* Called by a holder or waiter after each question to the master. Makes sure that a Sentinel will
+ * report the next master, and asks for the current one from time to time. If the master has
+ * changed, closes the connection, and redis_sentinel_moved() becomes true. Failures do not
+ * matter. */
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
 
 /* Reads what a Sentinel has reported, without waiting. If another server is the master now, closes
@@ -219,48 +224,48 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
  * next question to the master, redis_sentinel_attend() turns to the next Sentinel. */
 bool redis_sentinel_hear(struct redis_backend *redis);
 
-/* Called if the master turned out to be none, or could not be asked. The next search starts with
- * another Sentinel, unless the present one has just reported a new master. */
+/* Called if the server turned out not to be a master, or could not be asked. The next search starts
+ * with another Sentinel, unless the current one has just reported a new master. */
 void redis_sentinel_failed(struct redis_backend *redis);
 
-/* True if there are Sentinels, but none of them would report a new master. */
+/* True if there are Sentinels, but none would report a new master. */
 bool redis_sentinel_is_unsubscribed(const struct redis_backend *redis);
 
 /* The latest time of a holder's next redis_sentinel_attend() if no Sentinel accepts a subscription;
  * 0: the next check is soon enough. */
 struct deadline redis_sentinel_asks(const struct redis_backend *redis);
 
-/* True if another server has become the master, and has not been asked yet. The connection to the
- * old master is closed then. */
+/* True if another server has become the master and has not been asked yet. The connection to the
+ * old master is already closed then. */
 bool redis_sentinel_moved(struct redis_backend *redis);
 
-/* Returns one descriptor for the reports of the master on `fd` (-1: none) and of the Sentinel. The
- * backend owns it. */
+/* Returns one descriptor for the messages of both the master, on `fd` (-1: none), and the Sentinel.
+ * The backend owns the descriptor. */
 int redis_sentinel_join(struct redis_backend *redis, int fd);
 
 /* Connects to the node that last had the key, otherwise to any node that can be reached. The bound
- * is for all tries together. LOCK_INVALID: the key cannot be a lock in a Cluster. */
+ * covers all attempts together. LOCK_INVALID: the key cannot be a lock in a Cluster. */
 enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
                                     struct bound bound, struct errmsg *why);
 
 /* Judges an error reply to a script with this key. LOCK_OK: the script has not run, and must be
- * sent again to the node that redis_cluster_open() now leads to. `detour` belongs to this call; at
- * first only its start is set. Otherwise as redis_error_result(). */
+ * sent again to the node that redis_cluster_open() now connects to. Otherwise as
+ * redis_error_result(). `detour` belongs to this call; initially only its start is set. */
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
                                      const char *error, struct redis_detour *detour,
                                      struct bound bound, struct errmsg *why);
 
-/* Called after a call to a node has failed: adds the name of the node to *why. If it ran out of
+/* Called after a call to a node has failed: adds the node's name to *why. If the call ran out of
  * time (`too_late`), other nodes are asked first for a while. */
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 /* Reads an address from a node's reply. An address without a host gets the host of `here`. False:
- * it is not an address. */
+ * this is not an address. */
 bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
                             const char *host, size_t length, const char *port);
 
-/* take() of store/backend.h. A waiter that is refused is in the queue, and the server calls it if
- * it may listen. */
+/* take() of store/backend.h. A waiter that is refused joins the queue, and the server calls it if
+ * its user may listen. */
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
                             struct lease *lease, struct holder *holder, struct bound bound,
                             struct errmsg *why);
@@ -274,23 +279,23 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
 /* Begins the call that releases the lease, or gives up its take. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease);
 
-/* Reads the record of a holder whose `left` is set, and sets `expires` by it. If the text is not a
- * record that dlock writes, the holder is not `known`. */
+/* Reads the record of a holder whose `left` is already set, and sets `expires` from it. If the text
+ * is not a record written by dlock, the holder is not `known`. */
 void redis_holder_read(const redisReply *record, struct holder *holder);
 
-/* Reads the reply of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller
- * frees; LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */
+/* Reads the reply of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller frees;
+ * LOCK_UNAVAILABLE for a nonsensical reply; LOCK_SYSTEM. */
 enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
                                   struct lock_state *state, struct errmsg *why);
 
-/* Opens a store for the node `at` of the Cluster of `first`. It uses the login and the TLS of
- * `first`, which must outlive it. It first connects to `at`, and follows a key that moves. LOCK_OK
- * with *node, which is closed like any backend; LOCK_SYSTEM. */
+/* Opens a store for one node, `at`, of the Cluster of `first`. It uses the login and the TLS
+ * settings of `first`, which must outlive it. It connects to `at` first, and follows a key that
+ * moves. LOCK_OK with *node, which is closed like any backend; LOCK_SYSTEM. */
 typedef enum lock_result redis_open_node(struct redis_backend **node,
                                          const struct redis_backend *first,
                                          const struct redis_endpoint *at, struct errmsg *why);
 
-/* list() of store/backend.h. Asks every master of a Cluster, on a connection of its own.
+/* list() of store/backend.h. Asks every master of a Cluster, each on its own connection.
  * LOCK_UNAVAILABLE if a master cannot be asked, or slots have no master, because the list would be
  * incomplete. */
 enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backend *redis,

@@ -50,7 +50,7 @@ void redis_script_is_about(struct redis_call *call, const struct lease *lease)
 void redis_script_add_number(struct redis_call *call, int64_t number)
 {
     if (call->number_count >= NUMBERS_MOST)
-        abort(); /* a mistake of the programmer's */
+        abort(); /* a programming error */
     char *text = call->numbers[call->number_count++];
     snprintf(text, sizeof call->numbers[0], "%" PRId64, number);
     redis_command_add(&call->words, text);
@@ -155,14 +155,14 @@ static enum lock_result judge(struct redis_backend *redis, struct redis_detour *
         redis_error_text(error, answer, sizeof answer);
         errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
     }
-    /* This server was the master once: the current one must be found. */
+    /* This server used to be the master: the current one must be found. */
     if (redis_error_is(error, "READONLY"))
         redis_conn_close(&redis->conn);
     return result;
 }
 
-/* Reads {"newer", format} or {"unusable", key, what is wrong with it}. Newer: if the call `owns` a
- * lease, a newer dlock has acquired the lock since. LOCK_OK for any other answer. */
+/* Reads {"newer", format} or {"unusable", key, what is wrong with it}. "newer", if the call `owns`
+ * a lease: a newer dlock has acquired the lock since. LOCK_OK for any other answer. */
 static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg *why)
 {
     struct redis_call *call = redis->call;
@@ -178,7 +178,7 @@ static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg 
     } else {
         return LOCK_OK;
     }
-    redis->conn.sent = false; /* nothing was carried out */
+    redis->conn.sent = false; /* the script was not carried out */
     return call->owns && call->newer > 0 ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
@@ -230,8 +230,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
 
     for (;;) {
         enum lock_result result = run_once(redis, bound, why);
-        /* With TLS 1.3 a server refuses a certificate after the handshake; the script has
-         * not run. */
+        /* In TLS 1.3 a server rejects a certificate only after the handshake; the script has not
+         * run. */
         if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn))
             continue;
         if (result != LOCK_OK)

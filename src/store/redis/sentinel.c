@@ -1,29 +1,29 @@
-/* A connection to one Sentinel, besides the connection to the master. Only the thread that has the
- * backend (redis/conn.c) uses it, from the same calls.
+/* The connection to one Sentinel, in addition to the connection to the master. Only the thread that
+ * has the backend (redis/conn.c) uses it, in the same calls.
  *
- * Before dlock holds the lock or waits for it, it asks a Sentinel once and does not listen to it
+ * Until dlock holds the lock or waits for it, it asks a Sentinel once and does not listen any
  * further. From then on the connection is subscribed to +switch-master, and asks as
  * redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message only
  * means that the master may have changed: dlock closes the connection to the old master, and the
  * next call asks a Sentinel. Orders of events:
  *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for an answer ->
- *     until the Sentinels have agreed they name the old master, and each try fails, as in an
- *     outage -> then they name the new one.
- *   2. The old master lives, but only this host still reaches it, and it answers as a master for
- *     ever -> only the message reports the new one.
+ *     until the Sentinels have agreed, they still name the old master, and each attempt fails, as
+ *     in an outage -> then they name the new one.
+ *   2. The old master lives, but only this host still reaches it, and it keeps answering as a
+ *     master -> only the Sentinel's message reveals the new one.
  *   3. The message arrives while a call waits for an old master that hangs -> the Sentinel's
  *     descriptor is the alarm of that connection -> the wait ends as in an outage -> the call is
  *     repeated at the new master.
  *   4. The message arrives between the Sentinel's answer and SUBSCRIBE, or the Sentinel itself is
  *     cut off -> redis_sentinel_attend() asks again every `ask_interval`.
- *   5. The subscribed Sentinel ends -> that wakes dlock -> dlock looks at the lock, which is not
- *     lost by that -> redis_sentinel_attend() turns to the next Sentinel.
+ *   5. The subscribed Sentinel dies -> its connection ends, which wakes dlock -> dlock checks the
+ *     lock, which is not affected -> redis_sentinel_attend() turns to the next Sentinel.
  *   6. A Sentinel that has not heard of the failover yet names the old master, which is a replica
- *     now -> the replica says so, and serves nothing -> the next Sentinel is asked, as it is if the
- *     named server cannot be reached. But if a Sentinel has just reported the new master, dlock
- *     asks that Sentinel, because another may not know the new master yet.
- *   7. A Sentinel answers but refuses the subscription -> the next one is tried, and the first is
- *     never listened to again -> if all refuse, redis_sentinel_attend() asks every
+ *     now -> the replica says so, and is not used -> dlock asks the next Sentinel, as it does if
+ *     the named server cannot be reached. But if a Sentinel has just reported the new master, dlock
+ *     asks that Sentinel again, because the others may not know the new master yet.
+ *   7. A Sentinel answers but refuses the subscription -> dlock tries the next one, and never
+ *     listens to the first again -> if all refuse, redis_sentinel_attend() asks every
  *     `retry_interval`.
  *
  * dlock looks up the names of all Sentinels before the lease starts, because any of them may be
@@ -40,8 +40,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* How often to ask a Sentinel that has accepted the subscription, and how often to look for one
- * that does; how long either may take; how long to look up names that are not needed yet. */
+/* How often to ask a Sentinel that has accepted the subscription; how often to look for one that
+ * will; the time limit for either; the time limit for looking up names that are not needed yet. */
 static const struct duration ask_interval = {10 * NS_PER_S};
 static const struct duration retry_interval = {1 * NS_PER_S};
 static const struct duration attend_limit = {1 * NS_PER_S};
@@ -70,8 +70,8 @@ static bool is_subscribed(const struct redis_sentinel *sentinel)
     return sentinel->conn.socket.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
 }
 
-/* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT"; a Sentinel sends it for each master that it
- * knows. */
+/* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT". A Sentinel sends this for each master that it
+ * monitors. */
 static void on_switch(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
@@ -84,12 +84,12 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     snprintf(here, sizeof here, " %s %s", redis->conn.at.host, redis->conn.at.port);
     here_length = strlen(here);
     if (strlen(text) > here_length && strcmp(text + strlen(text) - here_length, here) == 0)
-        return; /* this is the new master already */
+        return; /* already known as the master */
     redis_conn_close(&redis->conn);
     redis->sentinel->moved = true;
 }
 
-/* Reads {host, port}. nil: there is no such master, LOCK_GONE. */
+/* Reads {host, port}. nil: there is no such master; LOCK_GONE. */
 static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply,
                                     struct errmsg *why)
 {
@@ -112,8 +112,8 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     return LOCK_OK;
 }
 
-/* Asks the connected Sentinel, number `at` of the URL. LOCK_OK with sentinel->master; LOCK_GONE; or
- * as redis_conn_call(). */
+/* Asks the connected Sentinel, number `at` of the URL. LOCK_OK with sentinel->master set;
+ * LOCK_GONE; otherwise as redis_conn_call(). */
 static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
                             struct bound bound, struct errmsg *why)
 {
@@ -173,7 +173,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
     return result;
 }
 
-/* The progress of a search, and the results of the Sentinels that were asked in vain. */
+/* The progress of a search, and the errors of the Sentinels that could not help. */
 struct redis_sentinel_search {
     int from, asked, down;
     struct errmsg refused, failed, invalid; /* the last of each kind; "": none */
@@ -198,8 +198,8 @@ static void note(struct redis_sentinel_search *vain, enum lock_result result,
     errmsg_set(kept, "Sentinel %s: %.400s", text, why->text);
 }
 
-/* A Sentinel that refuses dlock will go on refusing; a Sentinel that cannot be reached may answer
- * later. */
+/* Decides which error to report: a Sentinel that refuses dlock will go on refusing, but one that
+ * cannot be reached may answer later. */
 static enum lock_result verdict(const struct redis_sentinel_search *vain, const char *name,
                                 int count, struct errmsg *why)
 {
@@ -219,9 +219,10 @@ static enum lock_result verdict(const struct redis_sentinel_search *vain, const 
     return LOCK_INVALID;
 }
 
-/* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each has a share
- * of the time, and one share is left for the master. A caller that wants notifications (`listens`)
- * asks on until a Sentinel accepts the subscription; if none does, the first answer counts. */
+/* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each gets a
+ * share of the time, and one share is left for the master. For a caller that wants notifications
+ * (`listens`) the search goes on until a Sentinel accepts the subscription; if none does, the first
+ * answer counts. */
 static enum lock_result find_master(struct redis_backend *redis,
                                     struct redis_sentinel_search *search, bool listens,
                                     struct bound bound, struct errmsg *why)
@@ -258,7 +259,7 @@ static enum lock_result find_master(struct redis_backend *redis,
     return found.host[0] != '\0' ? LOCK_OK : verdict(search, redis->url.master, count, why);
 }
 
-/* A name that cannot be looked up now is no failure. */
+/* A name that cannot be looked up now is not a failure. */
 static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -274,7 +275,7 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 
 /* --- for the backend ----------------------------------------------------- */
 
-/* Sets the alarm for connecting and for the calls after that; no Sentinel is asked between this and
+/* Sets the alarm for connecting and for the following calls; no Sentinel is asked between this and
  * those calls. */
 static void set_alarm(struct redis_backend *redis)
 {
@@ -287,15 +288,16 @@ static enum lock_result find_next(struct redis_backend *redis, struct redis_sent
 {
     enum lock_result result =
         find_master(redis, search, redis->watched || redis->base.queued, bound, why);
-    redis->sentinel->moved = false; /* messages received meanwhile are older than the answer */
+    redis->sentinel->moved = false; /* messages received in the meantime are older than the
+                                     * answer */
     if (result == LOCK_OK)
         look_up_names(redis, bound);
     set_alarm(redis);
     return result;
 }
 
-/* Tries the master that each Sentinel names: a master that cannot be reached may be the master for
- * this Sentinel alone. */
+/* Tries the master that each Sentinel names: a master that cannot be reached may be the master in
+ * the view of this Sentinel only. */
 static enum lock_result open_anew(struct redis_backend *redis, struct bound bound,
                                   struct errmsg *why)
 {
@@ -333,7 +335,8 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
     (void)redis_sentinel_hear(redis);
     bound = bound_within(bound, redis->settings.timeout);
     if (redis->conn.socket.fd >= 0)
-        redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
+        redis_conn_read_messages(&redis->conn); /* the connection may have ended; redis_conn_open()
+                                                 * then makes a new one */
     if (redis->conn.socket.fd < 0)
         return open_anew(redis, bound, why);
     set_alarm(redis);
@@ -358,7 +361,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
         deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
     if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
         return;
-    /* Half: the master's answer must still be reported to the caller in time. */
+    /* Half of the time: the master's answer must still reach the caller in time. */
     bound = bound_within(bound_share(bound, 2), attend_limit);
     /* The master's messages are more urgent than a Sentinel that hangs. */
     struct redis_channels channels = redis_subscribe_to(&redis->conn);
@@ -392,7 +395,8 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis)
                                                  : (struct deadline){0};
 }
 
-/* A message that arrived together with an answer leaves no descriptor readable. */
+/* A message that arrived together with an answer leaves no descriptor readable, so this must be
+ * asked separately. */
 bool redis_sentinel_moved(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -415,7 +419,7 @@ enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
     return result == LOCK_GONE ? LOCK_OK : result;
 }
 
-/* If this fails, either the set has the descriptor already, or there are no notifications, and
+/* If this fails, either the set already contains the descriptor, or there are no notifications, and
  * polling finds the change. */
 static void watch_fd(int epoll_fd, int fd)
 {
@@ -424,7 +428,7 @@ static void watch_fd(int epoll_fd, int fd)
         (void)epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Closed descriptors leave the set by themselves. */
+/* Closed descriptors leave the set automatically. */
 int redis_sentinel_join(struct redis_backend *redis, int fd)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -434,7 +438,8 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
         sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sentinel->epoll_fd < 0)
         return fd;
-    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake the caller again and again */
+    if (fd < 0 && redis->conn.socket.fd >= 0) /* otherwise its end would wake the caller again and
+                                               * again */
         (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
     watch_fd(sentinel->epoll_fd, fd);
     watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);

@@ -7,16 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first NEAR_PLACES waiters (NEAR in queue.lua) ask this often, in case those before them are
- * frozen or no client calls; usually one of them asks for all. A waiter that cannot rely on the
- * others asks every poll_interval. */
+/* The first NEAR_PLACES waiters (NEAR in queue.lua) ask at this interval, in case the waiters
+ * before them are frozen or no client calls them; usually one of them asks on behalf of all. A
+ * waiter that cannot rely on the others asks every poll_interval. */
 static const struct duration look_interval = {2500 * NS_PER_MS};
 static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 65 };
 
-/* A waiter that has become the first asks at most this much later, and subscribes to touches: in a
- * quick hand-over the next call comes sooner. */
+/* A waiter that has become the first asks within this time, and subscribes to touches. The delay
+ * saves a request if the lock is handed over quickly: then the next call comes sooner. */
 static const struct duration head_interval = {1 * NS_PER_S};
 
 /* --- replies ------------------------------------------------------------- */
@@ -39,7 +39,7 @@ struct refused {
     struct holder holder;
     bool reserved; /* the lock is free, but earlier waiters come first */
     int64_t ask_ms, came;
-    char mode[16];      /* in force */
+    char mode[16];      /* the mode in which the lock is held */
     char uncalled[512]; /* why waiters cannot be called; "": they can */
 };
 
@@ -64,16 +64,16 @@ static const struct field of_slots[] = {
 };
 static const struct fields slots_fields = FIELDS(of_slots);
 
-/* {"done", when the success began, its host} */
+/* {"done", when the successful run began, its host} */
 static const struct field of_done[] = {
     FIELD(holder, "since", NULL, FIELD_TIME, 0, since_wall_ms),
     FIELD(holder, "host", NULL, FIELD_TEXT, 0, host),
 };
 static const struct fields done_fields = FIELDS(of_done);
 
-/* When to ask after the end of the holder's lease, or of a turn. The waiters ask in the order of
- * the queue, a step apart: otherwise all would ask at the same moment. The later ones then learn
- * what the first have done. */
+/* When to ask after the end of the holder's lease or of a turn. The waiters ask one after the
+ * other, in the order of the queue. If all asked at once, the later ones could not see what the
+ * first ones have done. */
 static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 {
     enum { STEP_MS = 5, STEPS_MOST = 500 };
@@ -148,7 +148,7 @@ static bool read_grant(struct redis_backend *redis, const struct lock_request *r
     lease_begin(lease, request, before, grant.fence);
     lease->slot = grant.slot;
     lease->end_ms = grant.end_ms;
-    /* Shorter than the TTL if an earlier try had acquired the lock. */
+    /* Shorter than the TTL if an earlier attempt had already acquired the lock. */
     struct deadline end = deadline_plus(before, (struct duration){grant.left_ms * NS_PER_MS});
     lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
 
@@ -166,7 +166,7 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
         read_grant(redis, request, before, lease))
         return LOCK_OK;
 
-    /* If the take was uncertain, it still is: the try without an answer may be carried out late. */
+    /* An uncertain take stays uncertain: the server may still carry out the unanswered attempt. */
     if (redis_reply_is(reply, "held", 3 + refused_fields.count + slots_fields.count) &&
         read_refused(redis, holder))
         return LOCK_HELD;
@@ -184,8 +184,7 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
 
 /* --- asking -------------------------------------------------------------- */
 
-/* This process knows the hold of its own lock. If another process acquired the lock, the store
- * knows the hold. */
+/* For its own lock this process knows the hold. For another process's lock, the store knows it. */
 static struct redis_call *begin_release(struct redis_backend *redis, const struct lease *lease,
                                         bool may_come)
 {
@@ -200,7 +199,7 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
         redis_command_add(&call->words, "");
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
-    /* Giving up a take that may not have happened is no loss. */
+    /* Giving up a take that may not have happened does not count as a loss. */
     if (lease->lost || lease->fence == 0)
         redis_command_add(&call->words, lease->lost ? "lost" : "");
     else
@@ -213,16 +212,16 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
     return call;
 }
 
-/* If a try of the take got no answer, the release may overtake that try on another connection,
- * whatever became of later tries. */
+/* If an attempt of the take got no answer, the release may overtake that attempt on another
+ * connection, regardless of later attempts. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease)
 {
     return begin_release(
         redis, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
-/* Releases the lock after a greeting that was refused. The take went out in the same write, so the
- * server may have carried it out in the database that this connection is left in. */
+/* Releases the lock after the server has refused the greeting. The take went out in the same write,
+ * so the server may have carried it out in the database that the connection was left in. */
 static void undo_take(struct redis_backend *redis, const struct lock_request *request,
                       struct bound bound)
 {
@@ -236,8 +235,8 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
         (void)redis_script_send(redis, by_text, bound, &ignored);
 }
 
-/* What a refusal means: the first request only asks whether the lock is free, the next ones join
- * the queue, and the last one gives up. */
+/* Tells the script what a refusal means: the first request only asks whether the lock is free, the
+ * next ones join the queue, and the last one gives up. */
 static const char *refusal_word(const struct lock_request *request, bool queues)
 {
     if (!request->last)
@@ -245,8 +244,8 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
-/* The TTL to request. Called after connecting, because what is left of a lease shrinks
- * meanwhile. */
+/* The TTL to request. Called after connecting, because the rest of a lease shrinks in the
+ * meantime. */
 static struct duration ttl_now(const struct lock_request *request)
 {
     if (request->end.boot_ns == 0)
@@ -254,8 +253,8 @@ static struct duration ttl_now(const struct lock_request *request)
     return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
 }
 
-/* When the run starts: now. If other servers grant its lease already (`end`), when the run started
- * there. */
+/* When the run starts: now, or, if other servers have already granted its lease (`end`), when the
+ * run started there. */
 static int64_t since_now(const struct lock_request *request)
 {
     return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
@@ -286,8 +285,7 @@ static struct redis_call *begin_take(struct redis_backend *redis,
                                      const struct lock_request *request, bool queues)
 {
     struct duration ttl = ttl_now(request);
-    /* Otherwise the server would remember for each waiter that it watches a key that never
-     * changes. */
+    /* Otherwise the server would have to remember, for each waiter, a key that never changes. */
     const char *own = request->mode == MODE_EXCLUSIVE ? "" : request->token;
     struct redis_call *call =
         redis_script_begin(redis, &redis_take_script, KEYS_ALL, request->key, own);
@@ -322,11 +320,11 @@ static struct redis_call *begin_take(struct redis_backend *redis,
  *
  * Neither an extension nor a release waits for replicas. If a failover loses an extension, the
  * lease is shorter, and the next check adopts that. If a failover loses a release, the lock blocks
- * others until the lease ends. Both are safe. But if a failover loses a take, two holders get one
- * lock. */
+ * other clients until the lease ends. Both are safe. But if a failover loses a take, two holders
+ * get the same lock. */
 
-/* The timeout of WAIT. The server must answer before this process stops listening to it, and checks
- * the timeout only every 100 ms (hz 10). 0 would be for ever. */
+/* The timeout of WAIT. The server must answer before this process stops listening, and checks the
+ * timeout only every 100 ms (hz 10). 0 would mean no timeout. */
 static int64_t wait_ms(struct deadline until)
 {
     enum { TICK_MS = 150 };
@@ -349,11 +347,11 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
                        reply->integer, wanted);
 }
 
-/* LOCK_OK: as many replicas as the settings require have the take (if they require none: at once).
- * LOCK_UNAVAILABLE: fewer have it after three quarters of the time that is left; or as
- * redis_conn_call(), and LOCK_REFUSED. After any failure the lock is still held, and uncertain: the
- * next take with this request finds the lock and waits again, and a caller that gives up releases
- * it. */
+/* LOCK_OK: as many replicas as the settings require have stored the take (if they require none: at
+ * once). LOCK_UNAVAILABLE: fewer have done so after three quarters of the remaining time. Otherwise
+ * as redis_conn_call(), and LOCK_REFUSED. After any failure the lock is still held, and uncertain:
+ * the next take with this request finds the lock and waits again, and a caller that gives up
+ * releases it. */
 static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
                                        struct bound bound, struct errmsg *why)
 {
@@ -369,7 +367,7 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     redis_command_add(&command, "WAIT");
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
-    /* A waiter that asked from within the queue is still subscribed, so it cannot send WAIT with
+    /* A waiter that asked from within the queue is still subscribed, so WAIT cannot be sent with
      * redis_conn_call(). */
     enum lock_result result = redis_subscribe_call(&redis->conn, &command,
                                                    (struct redis_channels){0}, &reply, bound, why);
@@ -382,8 +380,9 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     return result;
 }
 
-/* What a waiter subscribes to. The first one also gets reports of touches, because a client of
- * another kind does not call waiters; but not yet when it joins (head_interval). */
+/* What a waiter subscribes to. The first waiter also subscribes to touches, because a client of
+ * another kind does not call waiters; but it does so only some time after joining
+ * (head_interval). */
 static struct redis_channels channels_for(const struct redis_backend *redis)
 {
     return (struct redis_channels){.touches = redis->base.queued && redis->place.ahead == 0,
@@ -419,7 +418,7 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
     return redis_script_end(redis, result, why);
 }
 
-/* Asks, and once more at once if the server has only refused something that can be left out. */
+/* Asks, and asks once more at once if the server has only refused something optional. */
 static enum lock_result ask_again(struct redis_backend *redis, const struct lock_request *request,
                                   bool queues, struct lease *lease, struct holder *holder,
                                   struct bound bound, struct errmsg *why)
@@ -431,9 +430,9 @@ static enum lock_result ask_again(struct redis_backend *redis, const struct lock
     return result;
 }
 
-/* True if the waiter must ask again to change its subscriptions. Either it is in the queue as a
- * listener, but the server has just refused to let it listen; or it cannot be called, is the first,
- * and gets no reports of touches yet. The next call requests what is possible. */
+/* True if the waiter must ask again to change its subscriptions. Either it queued as a listener,
+ * but the server has just refused to let it listen; or it cannot be called, is the first, and does
+ * not receive touches yet. The next call requests what is possible. */
 static bool must_subscribe(const struct redis_backend *redis)
 {
     const struct redis_listening *listening = &redis->conn.listening;
@@ -452,7 +451,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last;
-    /* A waiter that is called usually gets the lock, and then need not listen any more. */
+    /* A called waiter usually gets the lock, and then has no reason to listen any more. */
     bool called = stays && redis->place.called && !redis->place.vain;
     bool queues = stays && redis->place.came > 0 && !called;
     char part[TOKEN_SIZE + sizeof "wake:"];
@@ -475,7 +474,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 /* --- messages of the server ---------------------------------------------- */
 
 /* `keys` is an array; anything else means that all keys are gone. The script reads more keys than
- * the lock's, so the server reports touches of these, too; such touches mean nothing to a waiter. */
+ * the lock's, so the server reports touches of those, too; they mean nothing to a waiter. */
 static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
     redis->place.touched |= keys->type != REDIS_REPLY_ARRAY;
@@ -483,12 +482,12 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
         redis->place.touched |= strcmp(redis_reply_text(keys->element[i]), redis->key) == 0;
 }
 
-/* "turn": it is this waiter's turn. "held MS": this waiter is now the first.
- * "seen": this waiter is one of the first that look, and another one has looked; or it has just
- * become one of the first. */
+/* "turn": it is this waiter's turn. "held MS": this waiter is now the first. "seen": this waiter is
+ * one of the first few, which ask in turn, and another of them has asked; or this waiter has just
+ * become one of them. */
 static void hear_call(struct redis_place *place, const char *text)
 {
-    enum { HELD_LEAST_MS = 10 }; /* such messages may come again and again */
+    enum { HELD_LEAST_MS = 10 }; /* a shorter time could make this waiter ask over and over */
     int64_t ms = REDIS_MS_MOST;
     if (strcmp(text, "turn") == 0)
         place->called = true;
@@ -526,7 +525,7 @@ struct call redis_listen(struct backend *backend)
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
-    /* If the server ends its connections, all waiters notice at the same moment, and must not all
+    /* If the server closes its connections, all waiters notice at the same moment, but must not all
      * ask at the same moment. */
     struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 2};
     if (astray || (listened && redis->conn.socket.fd < 0))
@@ -536,7 +535,7 @@ struct call redis_listen(struct backend *backend)
         call.fd = redis->conn.socket.fd;
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
         /* A Cluster may have moved the lock to another node, which does not call the waiter until
-         * it asks there. */
+         * the waiter has asked there. */
         bool relies = callable && !place->attended && redis->url.topology != REDIS_CLUSTER &&
                       !redis_sentinel_is_unsubscribed(redis);
         place->unseen = relies && deadline_passed(place->look);
