@@ -1,8 +1,7 @@
--- Checks whether the client still has the lock, and for how long.
+-- Checks whether the client still holds the lock, and for how long.
 --
 -- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
--- ARGV: token, take id ("": the token alone counts), the least fence of the lock (or missing)
--- Returns say_ours(), {"gone" or "other", "forced USER@HOST", "ended" or ""} or {"released", ...}
+-- ARGV: token, take id ("": the token alone counts), the least fence of the lock (optional)
 
 -- include common.lua holders.lua
 

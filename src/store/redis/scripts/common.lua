@@ -13,8 +13,8 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- A key of another type is another client's lock of some kind. It counts as '', which is no owner's
--- token, and blocks dlock until it is gone.
+-- A key of another type is some kind of lock of another client. It counts as '', which is never an
+-- owner's token, and blocks dlock until the key is gone.
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
@@ -27,12 +27,12 @@ end
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 if newer(known.format) then return newer(known.format) end
 
--- A text of format 1, as a value in a line.
+-- A text of format 1, as a value on one line.
 local function encoded(text)
   return (text:gsub('%%', '%%25'):gsub('%c', '?'))
 end
 
--- Reads the record of a holder; nil: it cannot be read, or its format is newer. In format 1 it was
+-- Reads the record of a holder; nil: it cannot be read, or has a newer format. In format 1 it was
 -- JSON.
 local function record_in(text)
   local record = fields_in(text)
@@ -59,7 +59,7 @@ local function lines(record)
   return table.concat(text)
 end
 
--- The text of a record, for replies. Format 1 has another name for the pid namespace.
+-- The text of a record, for replies. Format 1 has a different name for the pid namespace.
 local function said(record)
   record.pid_space = record.pid_space or record.space
   return lines(record)
@@ -76,13 +76,13 @@ local function last_holder()
   return known.holder
 end
 
--- The text of the newest line with this id and this token, if given ('': any).
+-- The text of the newest line with this id and, unless it is '', this token.
 local function past(list, id, token)
   if known[list] == nil then learn(list) end
   local lines = known[list]
   if not lines or not lines:find(id ~= '' and id or token, 1, true) then return nil end
-  -- One line at a time, without a last one that was cut in two: a pattern on the whole list would
-  -- try each of its bytes as a start, and each way to divide the rest.
+  -- One line at a time, ignoring a truncated last one: a pattern on the whole list would try each
+  -- byte as a start, and each way to split the rest.
   for line in (lines:match('^.*\n') or ''):gmatch('[^\n]+') do
     local line_id, line_token, text = line:match('^(%S+) (%S+) ?(.*)$')
     if line_id and (id == '' or line_id == id) and (token == '' or line_token == token) then return text end

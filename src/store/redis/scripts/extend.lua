@@ -1,4 +1,5 @@
--- Extends the lease if the client still has the lock. A key that lost its expiry gets one again.
+-- Extends the lease if the client still holds the lock. A key that has lost its expiry gets a new
+-- one.
 --
 -- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
@@ -23,7 +24,7 @@ if left < ttl or exactly then
     call('PEXPIRE', meta, whole(ttl + kept_ms(known.kept)))
   end
 end
--- Read last, so that the server reports what comes after this script's own change.
+-- Read last, so that the server reports only what happens after this script's own change.
 call('GET', lock)
 if record then call('GET', own) end
 return say_ours(record)

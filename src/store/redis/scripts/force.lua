@@ -1,15 +1,14 @@
--- Removes the lock, regardless of its holder.
+-- Removes the lock, whoever holds it.
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of the user who removes the lock
--- Returns state() (state.lua) as it was before this request, or {"unusable", key, what is wrong
--- with it}
+-- Returns state() (state.lua) from before the removal, or {"unusable", key, what is wrong with it}
 
 -- include state.lua
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
--- A key of another type may be another client's lock, but it may also be an application's data.
+-- A key of another type may be another client's lock, but also an application's data.
 local kind = value == '' and (try('TYPE', lock).ok or 'value of another type')
 if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but a ' .. kind} end
 local now = now_ms()
@@ -32,7 +31,7 @@ if value then
   local answer = cjson.encode(was)
   call('DEL', lock, holders, taken)
   value = false
-  -- The key may have outlived the last lease: then no lease is removed.
+  -- The key may have outlived the last lease: then there is no lease to remove.
   try('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
   hand_on(now, first_waiter())

@@ -1,6 +1,6 @@
--- What is known of the holders, exclusive and shared.
+-- What is known about the holders, exclusive and shared.
 
--- What is left of a pause (ms); 0: there is none.
+-- The rest of a pause (ms); 0: there is none.
 local function pause_left(now)
   local ends = tonumber(known.pause_ends)
   if not ends or not (ends > now) then return 0 end
@@ -22,8 +22,8 @@ local function holder_key(token)
   return meta:sub(1, -5) .. 'holder:' .. token
 end
 
--- The record of a present or past shared holder (nil: it cannot be read), and whether there is
--- anything at the key.
+-- The record of a current or former shared holder (nil: it cannot be read), and whether the key
+-- exists.
 local function read_record(key)
   local text = try('GET', key)
   if type(text) ~= 'string' then return nil, text end
@@ -50,7 +50,8 @@ local function read_member(member)
   return tonumber(slot), token or member
 end
 
--- For replies that a script needs: if an ACL denies the command, the script ends with that error.
+-- For replies that a script cannot do without: if an ACL denies the command, the script ends with
+-- that error.
 local function allowed(reply, command)
   if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
   return reply
@@ -62,7 +63,7 @@ local function read_end(score)
   return math.min(tonumber(score), 9007199254740992)
 end
 
--- The member of the set whose lease ends last, and when it ends; nil: the set is empty.
+-- The member of the set whose lease ends last, and its end; nil: the set is empty.
 local function last_to_end()
   local found = try('ZRANGE', holders, -1, -1, 'WITHSCORES')
   -- While a Cluster moves the slot, the set cannot be read after its last member has been removed.
@@ -125,8 +126,8 @@ local function standing(token, take)
     forced_by(last and last.take or take, token) or ended and 'ended' or nil
 end
 
--- What is left of the client's lease (ms; -1: no expiry), and when it ends (server, ms; -1: never).
--- Only a shared holder's record has an end.
+-- The rest of the client's lease (ms; -1: no expiry), and when it ends (server, ms; -1: never).
+-- Only a shared holder's record contains an end.
 local function lease_end(record)
   local now = now_ms()
   local left = record and record.ends and tonumber(record.ends) - now or call('PTTL', lock)
@@ -140,9 +141,8 @@ local function say_ours(record)
   return {'ours', left, ends, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
 end
 
--- How long a shared holder's record outlives its lease, so that the next take, or a look, finds
--- that its run was lost. It must expire, because each record has a key of its own: they would pile
--- up.
+-- How long a shared holder's record outlives its lease, so that the next take, or a look, notices
+-- the lost run. It must expire, because every record has its own key and old records would pile up.
 local LOST_KEPT_MS = 86400000
 
 local function write_record(record, now, left)
@@ -150,18 +150,18 @@ local function write_record(record, now, left)
   call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
--- The set outlives the lock: the holders that are in it then did not release.
+-- The set outlives the lock: holders still in it then did not release.
 local function keep_holders(left)
   local ms = whole(left + math.max(LOST_KEPT_MS, left))
   call('PEXPIRE', holders, ms)
-  -- By its name: a script that only extends does not get this key, because the server would watch
-  -- it.
+  -- The full name, not KEYS: a script that only extends does not get this key, because the server
+  -- would watch it.
   try('PEXPIRE', meta:sub(1, -5) .. 'slots', ms)
 end
 
--- Makes the lock's key last as long as the last lease, and up to half as long again, so that it
--- seldom changes: the server notifies all shared holders of a change. With `exactly` the expiry is
--- also shortened if the key would outlast the last lease by far.
+-- Makes the lock's key last at least as long as the last lease, and up to half as long again. The
+-- margin keeps changes rare, because the server notifies all shared holders of each one. With
+-- `exactly`, the expiry is also shortened if the key would greatly outlast the last lease.
 local function keep(now, last, exactly)
   local left, need = call('PTTL', lock), last - now
   if left >= need and not (exactly and left > 3 * need + 1000) then return end
@@ -169,7 +169,7 @@ local function keep(now, last, exactly)
   keep_holders(need)
 end
 
--- A shared holder has left. If no unexpired lease is left, the lock is deleted at once, so that the
+-- A shared holder has left. If no unexpired lease remains, the lock is deleted at once, so that
 -- waiters can be called now.
 local function settle(now)
   local last, ends = last_to_end()
@@ -179,14 +179,14 @@ local function settle(now)
   value = false
 end
 
--- Skips since the last success.
+-- The number of skips since the last success.
 local function skips_now()
   local of = string.match(known.success or '', '^%d+\t(%d+)') or ''
   local was = try('HMGET', counts, 'skips_of', 'skips')
   return not was.err and was[1] == of and was[2] or '0', of
 end
 
--- The counts are for people: if one cannot be written, the operation still goes on.
+-- The counts are only shown to people: if one cannot be written, the operation still goes on.
 local function count(field, more)
   try('HINCRBY', counts, field, whole(more))
   try('PEXPIRE', counts, whole(kept_ms(known.kept)))

@@ -1,4 +1,4 @@
--- What is known of the lock: state() of state.lua. Writes nothing. KEYS: all (keys.lua)
+-- What is known about the lock: state() of state.lua. Writes nothing. KEYS: all (keys.lua)
 
 -- include state.lua
 

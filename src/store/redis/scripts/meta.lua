@@ -1,8 +1,8 @@
--- The contents of meta: with keys.lua, this is all that a plain release needs.
+-- The contents of meta: together with keys.lua, all that a plain release needs.
 
--- The contents of meta: what most scripts need (field by field, because a loop takes longer than the
--- command), and more for scripts that call learn(). A history without a run is left from before an
--- older dlock was told to remember nothing.
+-- The fields that most scripts need, named one by one, because a loop takes longer than the
+-- command. Scripts that need more call learn(). A history without a run is a leftover: an older
+-- dlock was told to remember nothing.
 local found = try('HMGET', meta, 'format', 'owner', 'record', 'unended', 'fence', 'mode', 'slots', 'kept', 'pause_ends', 'spent',
   'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms', 'run', 'success', 'success_fence', 'failures', 'runs', 'history')
 local no_meta = found.err and found
@@ -32,27 +32,27 @@ end
 --              With --owner many takes have the same token, but each has its own id.
 --   requests   the requests of clients without a take id, so that none is carried out twice if
 --              its answer was lost: the request, the take that it released ("-": none), the answer
---   withdrawn  takes that were given up, but may still arrive: some thousand, because a crowd may
---              give up
+--   withdrawn  takes that were given up but may still arrive; there is room for some thousands,
+--              because a whole crowd may give up
 --   forced     leases that were removed by force: the take, its token, USER@HOST
 local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
 
--- The list with one more line. A line that is cut in two no longer counts.
+-- The list with one more line. A line that is cut in two is ignored from then on.
 local function past_with(list, id, token, text)
   if known[list] == nil then learn(list) end
   local line = id .. ' ' .. token .. ' ' .. text .. '\n'
   return string.sub(line .. (known[list] or ''), 1, math.max(KEPT[list], #line))
 end
 
--- Writes fields of meta. If no take has given meta an expiry, it gets one.
+-- Writes fields of meta. If no take has given meta an expiry, sets one.
 local function write_meta(...)
   local reply = try('HSET', meta, ...)
   if known.fence == false then try('PEXPIRE', meta, whole(kept_ms(known.kept))) end
   return reply
 end
 
--- The history with one more run: its row as history_add() of lock/history.c writes it, and as many
--- of the others as fit. A host that is cut must not end within an escape.
+-- The history with one more run: the new row as history_add() of lock/history.c writes it, and as
+-- many of the older rows as fit. A host name that is cut must not end within an escape.
 local function history_with(who, ended, how)
   local began, history, kept = number(who.since), known.history or '', 0
   local length = began > 0 and how ~= 'lost' and ended - began or -1
@@ -66,9 +66,9 @@ local function history_with(who, ended, how)
   return row .. history:sub(1, kept)
 end
 
--- Makes the run that has ended the last one in `known`. If several holders share a lock, the run
--- that began last may end first. Its success counts; the success of an older run then only ends a
--- row of failures.
+-- Records the run that has ended as the last one in `known`. If several holders share a lock, the
+-- run that began last may end first: then its success counts, and a later success of an older run
+-- only resets the count of failures.
 local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
   known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')
@@ -84,7 +84,7 @@ local function end_run(who, ended, how, fence)
   end
 end
 
--- The fields of meta that store this, for HSET.
+-- The fields of meta that hold the result of end_run(), for HSET.
 local function memory()
   if not known.run then return 'unended', '' end
   return 'unended', '', 'run', known.run, 'success', known.success or '', 'success_fence', known.success_fence or '',

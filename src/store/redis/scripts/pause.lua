@@ -1,8 +1,7 @@
 -- Pauses the lock, or ends its pause.
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
--- ARGV: for how long (ms; 0: the pause ends), USER@HOST, why, id of the request
--- Returns {"done"}; {"none"}: there was no pause to end; {"unusable", key, what is wrong with it}
+-- ARGV: for how long (ms; 0: end the pause), USER@HOST, why, id of the request
 
 -- include common.lua holders.lua queue.lua
 

@@ -2,46 +2,47 @@
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
 -- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this text;
---          whether the waiter listens on its channel; when it last asked (ms); until when it is its
---          turn (ms; 0: it was not called since it asked); what it requests; its record
+--          whether the waiter listens on its channel; when it last asked (ms); when its turn ends
+--          (ms; 0: it was not called since it asked); what it requests; its record
 --
 -- A client that frees the lock, or finds it free, calls the first waiter on the waiter's own
 -- channel ("turn"). For a while after that, no other client may take the lock. A waiter that
 -- listens counts as alive as long as its channel has a subscriber, whatever a clock says: it joins
--- and subscribes in one transaction. Only the first time that it is called does it ask without
--- subscribing again, because it usually holds the lock then. Orders of events:
+-- and subscribes in one transaction. When it is called for the first time, it asks without
+-- subscribing again, because it usually gets the lock then. Orders of events:
 --
 --   The called waiter asks -> it takes the lock -> the new first waiter is notified ("held").
---   Another client, which knows no queue, is faster -> the called waiter is refused, and asks again
---     at once, subscribing -> its turn is over, and it keeps its place.
+--   Another client, which ignores the queue, is faster -> the called waiter is refused, and asks
+--     again at once, subscribing -> its turn is over, and it keeps its place.
 --   The lock is released between these two requests -> the waiter is dropped as if dead, and the
---     next one is called -> the second request puts it back in its place; whichever asks first has
---     the lock.
+--     next one is called -> the second request puts the waiter back in its place; whichever waiter
+--     asks first gets the lock.
 --   A waiter becomes the first -> it asks and subscribes to touches within a second, unless it is
---     called sooner. A client that knows no queue touches the lock before that: removes the lock ->
---     that request takes it; shortens the lease -> that request learns it; takes a lock that is
---     free -> that request is refused, and waits for the new holder.
+--     called sooner. If a client that ignores the queue touches the lock before that request:
+--       it removes the lock -> the request takes the lock
+--       it shortens the lease -> the request learns the new end
+--       it takes the free lock -> the request is refused, and the waiter waits for the new holder
 --   The called waiter is frozen, or cut off with its connection still open -> after its turn, the
---     next client that asks drops it, and calls all of the first NEAR that come before this client
---     at once -> the first of these that is alive takes the lock, after one turn for all -> the
---     dropped waiter recovers and asks -> it gets its place by when it first came.
+--     next client that asks drops it, and calls at once all of the first NEAR waiters that come
+--     before this client -> the first of these that is alive takes the lock, after one turn for
+--     all -> if the dropped waiter recovers and asks, it gets its place by when it first came.
 --   The first waiter is dead: its channel has no subscriber -> the next client that asks, calls or
 --     notifies drops it -> and goes on to the next waiter.
---   The first waiter leaves, or is dropped, while the lock is held -> the new first one is
---     notified, because it must listen for touches by clients that know no queue.
+--   The first waiter leaves, or is dropped, while the lock is held -> the new first waiter is
+--     notified, because it must listen for touches by clients that ignore the queue.
 --   A waiter that asks leaves its channel for the moment before its transaction, and is called in
 --     that moment -> it is dropped as if dead -> its transaction puts it back in its place -> the
 --     waiter that was called in its stead asks, and calls it.
---   The called waiter gives up -> it hands the call on.
+--   The called waiter gives up -> it calls the next one.
 --   A waiter has a newer format -> it counts as long as it listens, and is called -> an older
---     waiter after it is refused once the lock is free.
---   A waiter may not listen -> it counts until it should have asked again.
---   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another server) ->
---     each of the first NEAR asks if it has not heard for 2.5 s that another one has ("seen"); the
---     front ones come first, so that usually only one asks -> it calls all that come before it ->
---     so it is enough that one of these is alive.
---   Others leave, so that a waiter is now among the first NEAR -> it hears "seen", too. Among the
---     first NEAR_BEFORE -> it hears "near": an older dlock asks every 3 s from then on.
+--     waiter behind it is refused once the lock is free.
+--   A waiter may not listen -> it counts until the time when it should have asked again.
+--   No client calls, or the queue is gone (a killed holder, FLUSHALL, another server) -> each of
+--     the first NEAR waiters asks unless it has heard within 2.5 s that another one has ("seen");
+--     the front ones ask first, so that usually only one does -> it calls all waiters before it ->
+--     one live waiter among them is enough.
+--   Others leave, so that a waiter is now among the first NEAR -> it is notified with "seen", too.
+--     Among the first NEAR_BEFORE -> with "near": an older dlock asks every 3 s from then on.
 
 local TURN_MS, REST_MS = 1500, 1000
 local POLLER_MS, KEPT_MS, NEAR, NEAR_BEFORE = 4500, 3600000, 65, 8
@@ -58,13 +59,13 @@ local function channel_of(id)
   return queue:sub(1, -6) .. 'wake:' .. id
 end
 
--- True if the server knows of no subscriber that heard the message.
+-- True if the server knows of no subscriber that received the message.
 local function tell(id, message)
   return try('PUBLISH', channel_of(id), message) == 0
 end
 
--- Removes a waiter. Returns {head} of the rest of the queue; nil if nothing can be written (a
--- replica, a full disk, an ACL): the waiter stays, and a caller that goes through the queue must
+-- Removes a waiter. Returns {head}, the head of the remaining queue; nil if nothing can be written
+-- (a replica, a full disk, an ACL): the waiter stays, and a caller that loops over the queue must
 -- stop there.
 local function remove(id)
   if try('ZREM', queue, id) ~= 1 then return nil end
@@ -95,12 +96,12 @@ local function write_waiter(it)
     table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
 end
 
--- A time in the future is from before the server's clock was set back, and does not count.
+-- A time in the future was written before the server's clock was set back, and is ignored.
 local function has_asked(waiter, now, within)
   return waiter.asked <= now and waiter.asked + within > now
 end
 
--- True even if that cannot be found out. PUBLISH would also count subscribers to a pattern.
+-- True also if the server does not say. PUBLISH would also count subscribers to a pattern.
 local function lives(waiter, now)
   if not waiter then return false end
   if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
@@ -124,7 +125,7 @@ local function first_alive(now, asker)
   end
 end
 
--- True if a waiter's request fits beside the present holders.
+-- True if the waiter's request is compatible with the current holders.
 local function fits(waiter, now)
   if not value then return true end
   if waiter.mode ~= known.mode or waiter.slots ~= known.slots then return false end
@@ -140,8 +141,8 @@ local function call_waiter(waiter, now)
   return {id = waiter.id, ends = waiter.turn}
 end
 
--- Calls the waiters between the first and the asker at once: they show now whether they are alive,
--- so that the asker does not have to wait for one after the other.
+-- Calls all waiters before the asker at once. Each must show now that it is alive, so that the
+-- asker does not have to wait for one after the other.
 local function call_before(asker, now)
   for _, id in ipairs(try('ZRANGE', queue, 1, NEAR - 1)) do
     if id == asker then return end
@@ -182,8 +183,8 @@ local function tell_head(now, id)
   if id and tell_first(id) then first_alive(now) end
 end
 
--- A client has released the lock, or left the head of the queue: calls the waiter that may have the
--- lock now, or notifies the new head, `id`.
+-- A client has released the lock, or left the head of the queue: calls the waiter that may now have
+-- the lock, or notifies the new head, `id`.
 local function hand_on(now, id)
   if value and not is_shared() then
     tell_head(now, id)
@@ -198,7 +199,7 @@ local function leave(id, now)
   if rest and first == id then hand_on(now, rest.head) end
 end
 
--- The error by which an ACL denies the command, in the words of Redis before 7, of 7.0, and of 7.2
+-- The error with which an ACL denies the command, as worded by Redis before 7, by 7.0, and by 7.2
 -- and later; false for any other reply.
 local function denial(reply, command)
   local err = type(reply) == 'table' and reply.err
@@ -208,11 +209,11 @@ local function denial(reply, command)
   return false
 end
 
--- Adds the waiter `it` to the queue, or shows that it still waits. `it` is as waiter_of() returns
--- it, without what is set here. With `seen` the other waiters that are near are notified. Returns
--- why waiters cannot be called, if that is not known yet on the waiter's connection ('': they can).
--- A client that may not call cannot be called either, because the same user releases the lock; nor
--- can a client that may not join the queue.
+-- Adds the waiter `it` to the queue, or shows that it is still waiting. `it` has the form that
+-- waiter_of() returns, without the fields that are set here. With `seen`, the other waiters near
+-- the head are notified. Returns why waiters cannot be called, if that is not known yet on the
+-- waiter's connection ('': they can). A client that may not call cannot be called either, because
+-- the same user releases the lock; neither can a client that may not join the queue.
 local function enqueue(it, came, listens, seen, now)
   local called = listens == 'try' and try('PUBLISH', channel_of(it.id), '')
   local queued = denial(try('ZADD', queue, whole(came), it.id), 'ZADD')

@@ -1,5 +1,5 @@
--- Checks whether the client still has a share of the lock. It reads nothing that changes when other
--- holders come and go, and includes none of the files beside it. keys.lua describes the keys.
+-- Checks whether the client still has its share of the lock. This script reads nothing that changes
+-- when other holders come and go, and includes no other file. keys.lua describes the keys.
 --
 -- KEYS: lock, own
 -- ARGV: take id ("": the token alone, which is in the key's name, counts)

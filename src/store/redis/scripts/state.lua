@@ -1,4 +1,4 @@
--- What is known of the lock, for look.lua and force.lua: state().
+-- What is known about the lock, for look.lua and force.lua: state().
 
 -- include common.lua holders.lua queue.lua
 
@@ -8,7 +8,7 @@ if not value and not (number(known.fence) < 9007199254740991) then return {'unus
 
 local WAITERS_SHOWN = 20
 
--- {token, left (ms; -1: no expiry), hold left (ms), record ('': not known)}
+-- {token, left (ms; -1: no expiry), hold left (ms), record ('': unknown)}
 local function owner_state(token, left, record, now)
   local hold = record and number(record.hold) or 0
   return {token, left, whole(math.max(0, hold - now)), record and said(record) or ''}
@@ -26,7 +26,7 @@ local function who_of(waiter)
   return lines(record)
 end
 
--- The number of live waiters (-1: unknown), and the first of them, each a record with when it
+-- The number of live waiters (-1: unknown), and the first of them: for each its record, when it
 -- came (server, ms), mode and slots.
 local function list_waiters(now)
   local ids, living, first = try('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
@@ -44,7 +44,7 @@ local function list_waiters(now)
   return living, first
 end
 
--- The shared holders, the first to end first: token, end and record.
+-- The shared holders, ordered by the ends of their leases: token, end and record.
 local function list_holders()
   local flat, list = allowed(try('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
   if flat.err then return list end
@@ -56,7 +56,7 @@ local function list_holders()
 end
 
 -- {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last fence, last
--- owner, released (wall clock, ms), what is left of a pause (ms), by whom, why, takes, conflicts,
+-- owner, released (wall clock, ms), the rest of a pause (ms), by whom, why, takes, conflicts,
 -- timeouts, losses, waited (ms), held (ms), failures in a row, runs and skips since the success,
 -- last run, last success, history, the first waiters, owners}
 local function state(now)
@@ -71,7 +71,7 @@ local function state(now)
   local numbers = try('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(known[field], number(not numbers.err and numbers[i])) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
-  -- A lease that has ended without a release is lost; the next take writes that.
+  -- A lease that ended without a release was lost; the next take records that.
   if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
   for _, holder in ipairs(list) do
     local record = holder.record

@@ -6,19 +6,19 @@
 --       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up),
 --       ms waited, when it first came (server, us; 0: now), whether it will listen ("1", or
 --       "try": it is not known yet on this connection whether its user may call waiters), how
---       long the run is remembered (ms), least time since the start of the last success (ms; 0:
---       any), "1" if it asks because it has not heard another waiter ask for long, the fence that
---       it proposes (us; 0: none), "1" if that is the fence of its lease on other servers, which it
---       already has
+--       long the run is remembered (ms), minimum time since the start of the last success (ms; 0:
+--       any), "1" if it asks because it has not heard another waiter ask for a long time, the fence
+--       that it proposes (us; 0: none), "1" if the client's lease already has that fence on other
+--       servers
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
 --     how many earlier waiters there are (-1: not known), when the client first came, why waiters
---     cannot be called, what is left of a pause (ms), by whom, why, slots in force and taken
+--     cannot be called, the rest of a pause (ms), by whom, why, slots in force and taken
 --     ("": another mode), history, record of the holder ('': not known)}
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
---   or {"newer", format}, as any script does that is given meta: nothing was changed
+--   or {"newer", format}, as from any script that is given meta: nothing was changed
 
 -- include keys.lua
 
@@ -35,13 +35,13 @@ local is_new = came <= 0 -- it has never been in the queue
 if is_new or came > now_us then came = now_us end
 
 -- A fence is the server's clock, or the last fence + 1 if that is higher. So fences rise even if
--- keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53, in
--- microseconds until 2255.
+-- keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53; in
+-- microseconds, that lasts until 2255.
 --
 -- In a quorum the client proposes a fence, so that all servers give the same one. The proposal
--- counts in place of the clock if it is within the last second. It is never above the clock, and
--- a server that knows no fence goes by its clock alone. So a server that was emptied gives a
--- higher fence than before. A lease that joins has its fence already.
+-- replaces the clock if it is within the last second. It is never above the clock, and a server
+-- that knows no fence goes by its clock alone. So a server that was emptied gives a higher fence
+-- than before. A lease that joins already has its fence.
 local function next_fence(last)
   local clock = now_us
   last = number(last)
@@ -51,8 +51,8 @@ local function next_fence(last)
   return whole(math.max(clock, last + 1))
 end
 
--- What every take writes into meta. Meta must not expire before the clock has passed the fence,
--- because a later fence would be lower: a server's clock may have been far ahead.
+-- What every take writes into meta. Meta must not expire before the clock has passed the fence:
+-- otherwise a later fence would be lower, if a server's clock was far ahead.
 local function note_take(fence, takes, waits, run, ...)
   call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus(takes, 1),
     'waited_ms', plus(waits, waited), 'kept', remember, ...)
@@ -74,9 +74,9 @@ local function take_exclusive(last, takes, waits, run)
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
--- Most takes find a lock that was released, and no waiters. They are decided here, because the
--- server would take longer to load the rest of the script than to carry out this. Nil: the rest
--- must decide.
+-- Most takes find a lock that was released, and no waiters. These are decided here, because the
+-- server would take longer to load the rest of the script than to run this part. Nil: the rest must
+-- decide.
 local function take_plainly()
   if value ~= false or mode ~= 'exclusive' or refusal == 'queues' or once_per > 0 or try('ZRANGE', queue, 0, 0)[1] then return nil end
   local found = try('HMGET', meta, 'format', 'mode', 'unended', 'pause_ends', 'spent', 'withdrawn', 'fence', 'takes', 'waited_ms', 'run')
@@ -93,7 +93,8 @@ if plain then return plain end
 -- include common.lua holders.lua queue.lua
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
--- This take was held up on its way, and given up meanwhile: no process is left to release the lock.
+-- This take was held up on its way and has been given up meanwhile: no process is left to release
+-- the lock.
 if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
 
 -- --- refusals ---
@@ -106,7 +107,7 @@ local function skip()
   if not is_new then leave(id, now) end
 end
 
--- The answer if the job is done already: by the clocks of the hosts, the last success began less
+-- The answer if the job is already done: by the clocks of the hosts, the last success began less
 -- than once_per ago.
 local function done()
   local began = once_per > 0 and tonumber(string.match(known.success or '', '^%d+'))
@@ -168,8 +169,8 @@ local function drop(members)
   if lost then try('HSET', meta, memory()) end
 end
 
--- Removes the shared holders from before the lock was free. Of a crowd, only the first DROPPED_MOST
--- runs are remembered.
+-- Removes the shared holders from before the lock became free. If there are many, only the first
+-- DROPPED_MOST runs are remembered.
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   local old = allowed(try('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
@@ -177,7 +178,7 @@ local function forget_old_holders()
   if old.err or #old > 0 then call('UNLINK', holders, taken) end
 end
 
--- The last exclusive holder has not released the lock, which is free.
+-- The lock is free, but the last exclusive holder has not released it.
 local function end_lost_run()
   if known.unended ~= '1' or not last_holder() then return end
   end_run(last_holder(), '0', 'lost')
@@ -185,7 +186,8 @@ local function end_lost_run()
 end
 
 -- If the take whose reply was lost did happen, but its record is gone (evicted), releases the lock,
--- so that it is taken again. Only for a token that no user chose: no other client can have it.
+-- so that it can be taken again. Only for a token that was not chosen by a user: no other client
+-- can have it.
 local function release_unrecorded()
   if not again or token ~= id then return end
   if value == token and known.owner ~= token then
@@ -199,8 +201,8 @@ end
 -- --- other takes ---
 
 -- The answer if this is the record of the take whose reply was lost: that take did happen. Meta is
--- written again, because WAIT only counts replicas that have the last write of its own connection,
--- and the take was written on another one. If meta is gone (evicted), the mode is from this
+-- written again, because WAIT counts only replicas that have the last write of its own connection,
+-- and the take was written on another one. If meta is gone (evicted), the mode is that of this
 -- request.
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
@@ -232,8 +234,8 @@ local function take_share(slot, last)
   return {'taken', fence, ttl, slot, ends}
 end
 
--- Only a waiter may have requested reports of touches. For a waiter the lock is read last, so that
--- the server reports what comes after this script's own change.
+-- Only a waiter can have requested reports of touches. For a waiter the lock is read last, so that
+-- the server reports only what happens after this script's own change.
 local function take(slot, last)
   local answer = done()
   if answer then return answer end
@@ -259,15 +261,16 @@ end
 
 -- --- the states of the lock ---
 
--- The lowest free slot; nil: none is free, or taken and holders do not agree.
+-- The lowest free slot; nil: none is free, or the bitmap and the set of holders disagree.
 local function free_slot()
   if call('BITCOUNT', taken) ~= call('ZCARD', holders) then return nil end
   local slot = call('BITPOS', taken, 0)
   return slot < tonumber(slots) and slot or nil
 end
 
--- Joins the shared holders, whose mode and number of slots are in force. Each counts as long as its
--- own lease. Holders whose leases have ended leave the set, at most DROPPED_MOST in one call.
+-- Joins the shared holders, whose mode and number of slots are in force. Each counts for as long as
+-- its own lease lasts. Holders whose leases have ended leave the set, at most DROPPED_MOST in one
+-- call.
 local function join(last)
   local record = share_of(own, now)
   drop(call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
@@ -297,7 +300,7 @@ local function ask_sharers()
   -- All holders of a lock have one format.
   local same = tonumber(known.format or 1) == FORMAT
   if last and same and mode == known.mode and slots == known.slots then return join(ends) end
-  -- Without the set, its holders are not known.
+  -- Without the set, the lock's holders are unknown.
   local left = last and ends - now or call('PTTL', lock)
   local _, holder = read_member(last or '')
   return refuse(left, left, last and read_record(holder_key(holder)), known.mode or 'shared')
