@@ -229,8 +229,8 @@ _dlock() {
     done
 
     # NAME, then the first word that is no option begins the command; where
-    # there is one: not with an action, nor with -c.
-    local last=$((${#words[@]} - 1)) name='' owner='' no_options='' no_command=''
+    # there is one: not with an action, nor with -c. --status has many names.
+    local last=$((${#words[@]} - 1)) name='' owner='' no_options='' no_command='' many=''
     # What the list of locks goes by.
     local program=$1 unlisted='' is_pattern='' servers=''
     local -a place=()
@@ -241,15 +241,16 @@ _dlock() {
             owner=''
             continue
         fi
-        if [[ -n $no_options && -z $name ]]; then
+        if [[ -n $no_options ]]; then
             name=$word
+            [[ -z $many ]] || continue
             i=$((i + 1))
             _dlock_command "${at[i]}"
             return
         fi
         case $word in
             --)
-                if [[ -n $name ]]; then
+                if [[ -n $name && -z $many ]]; then
                     _dlock_command "${at[i + 1]}"
                     return
                 fi
@@ -261,6 +262,7 @@ _dlock() {
             --*)
                 [[ $word == --current ]] && unlisted=1
                 [[ $word == --list ]] && is_pattern=1
+                [[ $word == --status ]] && many=1
                 if [[ " $_dlock_actions " == *" $word "* ]]; then
                     no_command=1
                 elif [[ " $_dlock_flags " != *" $word "* ]]; then
@@ -276,7 +278,7 @@ _dlock() {
                 [[ $rest == c* ]] && no_command=1
                 ;;
             *)
-                if [[ -n $name ]]; then
+                if [[ -n $name && -z $many ]]; then
                     _dlock_command "${at[i]}"
                     return
                 fi
@@ -300,7 +302,7 @@ _dlock() {
         [[ -n $no_command ]] || options+=" $_dlock_actions"
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
         [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
-    elif [[ -n $name ]]; then
+    elif [[ -n $name && -z $many ]]; then
         _dlock_command "${at[last]}"
     else
         compopt +o default 2>/dev/null

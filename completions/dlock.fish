@@ -14,6 +14,7 @@ function __dlock_read
     set -l only_words ''
     set -l value ''
     set -l no_command ''
+    set -l many ''
     set -l facts
     set -l i 2
     while test $i -le (count $words)
@@ -22,10 +23,12 @@ function __dlock_read
             set -a facts (__dlock_fact $value (string replace -r '^~/' $HOME/ -- $word))
             set value ''
         else if test -n "$only_words" -o "$word" = -
-            test -n "$name"; and break
+            test -n "$name" -a -z "$many"; and break
             set name $word
         else
             switch $word
+                case --status
+                    set many yes
                 case --list
                     set -a facts is_pattern
                 case --current
@@ -49,7 +52,7 @@ function __dlock_read
                     string match -qr '^r.' -- $value; and set -a facts (__dlock_fact -r (string sub -s 2 -- $value))
                     string match -qr '^.$' -- $value; and set value -$value; or set value ''
                 case '*'
-                    test -n "$name"; and break
+                    test -n "$name" -a -z "$many"; and break
                     set name $word
             end
         end
@@ -60,7 +63,7 @@ function __dlock_read
     else
         echo $i
     end
-    test -z "$name" -a -z "$value"; and echo name
+    test -z "$value" -a \( -z "$name" -o -n "$many" \); and echo name
     test -n "$only_words"; and echo only_words
     test -n "$facts"; and printf '%s\n' $facts
 end

@@ -84,18 +84,6 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
     return action_help(options);
 }
 
-static int main_refuse(const struct messages *out, enum settings_result result,
-                       const struct errmsg *why)
-{
-    switch (result) {
-    case SETTINGS_BAD_USAGE: return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s", why->text);
-    case SETTINGS_BAD_CONFIG: return fail(out, FAIL_CONFIG, STATUS_CONFIG, "%s", why->text);
-    case SETTINGS_OK:
-    case SETTINGS_NO_MEMORY: break;
-    }
-    return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why->text);
-}
-
 /* AT_SECURE alone is not enough: SELinux also sets it if a service starts in a domain of its
  * own, which gives the service no right that it should not have. If AT_SECURE is set and the
  * capabilities of the file cannot be determined (no /proc), the file may have some. */
@@ -155,7 +143,8 @@ int main(int argc, char **argv)
     };
     messages_open(&out);
 
-    int status = result == SETTINGS_OK ? main_act(&options, &out) : main_refuse(&out, result, &why);
+    int status =
+        result == SETTINGS_OK ? main_act(&options, &out) : settings_refuse(&out, result, &why);
     options_free(&options);
     return status;
 }

@@ -35,6 +35,10 @@ int action_doctor(const struct options *options, struct messages *out);
  * as JSON. Prints no password and no owner token. Asks no store. */
 int action_print_config(const struct options *options, struct messages *out);
 
+/* Reports settings that options_read() has refused, and returns the exit status. */
+int settings_refuse(const struct messages *out, enum settings_result result,
+                    const struct errmsg *why);
+
 /* --help, --usage and --version. */
 int action_help(const struct options *options);
 

@@ -242,7 +242,8 @@ static void print_help(void)
 {
     puts("Usage: dlock " RUN_FORM "\n"
          "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
-         "       dlock --status|--history|--ran-within=DURATION|--wait-free [OPTIONS] NAME\n"
+         "       dlock --status [OPTIONS] NAME...\n"
+         "       dlock --history|--ran-within=DURATION|--wait-free [OPTIONS] NAME\n"
          "       dlock --pause=DURATION --message=TEXT|--resume [OPTIONS] NAME\n"
          "       dlock --force-release [OPTIONS] NAME\n"
          "       dlock --extend|--release|--current [OPTIONS]\n"
@@ -298,6 +299,18 @@ static void print_version(bool in_json, bool in_full)
            IS_STATIC ? "OpenSSL " OPENSSL_VERSION_STR : "OpenSSL 3 if needed");
     if (in_full)
         (void)fwrite(notices, 1, sizeof notices, stdout);
+}
+
+int settings_refuse(const struct messages *out, enum settings_result result,
+                    const struct errmsg *why)
+{
+    switch (result) {
+    case SETTINGS_BAD_USAGE: return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s", why->text);
+    case SETTINGS_BAD_CONFIG: return fail(out, FAIL_CONFIG, STATUS_CONFIG, "%s", why->text);
+    case SETTINGS_OK:
+    case SETTINGS_NO_MEMORY: break;
+    }
+    return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why->text);
 }
 
 int action_help(const struct options *options)

@@ -136,9 +136,31 @@ static int show_status(const struct target *target)
     return status;
 }
 
-int action_status(const struct options *options, struct messages *out)
+static int status_of_one(const struct options *options, struct messages *out)
 {
     return act(options, out, target_by_name, target_look, show_status);
+}
+
+/* A failure means that nobody knows whether all locks are held: it counts more than a free lock,
+ * and the first failure counts most. */
+static int status_of_both(int first, int second)
+{
+    return second == STATUS_OK || first > FREE_STATUS ? first : second;
+}
+
+int action_status(const struct options *options, struct messages *out)
+{
+    int status = status_of_one(options, out);
+    for (char **name = options->more_names; name != NULL && *name != NULL; name++) {
+        struct options *other;
+        struct errmsg why = {""};
+        out->name = *name;
+        enum settings_result result = options_of_name(&other, options, *name, &why);
+        status = status_of_both(status, result == SETTINGS_OK ? status_of_one(other, out)
+                                                              : settings_refuse(out, result, &why));
+        options_under_free(&other);
+    }
+    return status;
 }
 
 /* --- history ------------------------------------------------------------- */

@@ -40,7 +40,7 @@ ACTION(PAUSE, "pause", 0, pause_time, AT(pause), "DURATION", NAME_NEEDED, true,
        "refuse the lock to all requests for this long; holders keep it; --message says why")
 ACTION(RESUME, "resume", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true, "end the pause of the lock")
 ACTION(STATUS, "status", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
-       "show who holds the lock; exit status 1 if it is free")
+       "show who holds each lock; exit status 1 if one is free, 0 if none is")
 ACTION(WAIT_FREE, "wait-free", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
        "wait until the lock is free, without acquiring it")
 ACTION(LIST, "list", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,

@@ -153,6 +153,7 @@ struct options {
     enum option_action action;
     pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent process */
     const char *name;          /* NULL if the action needs none; of ACTION_LIST: the pattern */
+    char **more_names;         /* of ACTION_STATUS, after `name`: NULL-terminated; NULL: none */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     enum lock_mode mode;
@@ -212,6 +213,11 @@ void options_free(struct options *options);
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why);
 void options_under_free(struct options **made);
+
+/* Makes the options for one of options->more_names, which other sections of the configuration files
+ * may match. Otherwise as options_read(). options_under_free() as above. */
+enum settings_result options_of_name(struct options **made, const struct options *options,
+                                     const char *name, struct errmsg *why);
 
 /* --- the store of a held lock (held_store.c) --------------------------------- */
 

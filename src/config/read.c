@@ -62,6 +62,24 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
+/* Moves the words from argv[at] on that are names together; options may stand between them. */
+static enum settings_result read_more_names(struct options *options, int argc, char **argv, int at,
+                                            struct errmsg *why)
+{
+    char **end = options->more_names = argv + at;
+    bool is_over = strcmp(argv[at - 1], "--") == 0;
+    while (at < argc) {
+        *end++ = argv[at];
+        int words = is_over ? 1 : argv_read(options, argc - at, argv + at, true, why);
+        if (words < 0)
+            return wrong_words(words);
+        at += words;
+        is_over = is_over || strcmp(argv[at - 1], "--") == 0;
+    }
+    *end = NULL;
+    return SETTINGS_OK;
+}
+
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME between them. After a
  * "--" before NAME there are no more options; after --lock-file, "--" precedes the command. */
 static enum settings_result read_words(struct options *options, int argc, char **argv,
@@ -86,6 +104,8 @@ static enum settings_result read_words(struct options *options, int argc, char *
             return wrong_words(words);
         command = name + words;
     }
+    if (setting_in_force(&options->settings, OPT_STATUS) != NULL)
+        return read_more_names(options, argc, argv, command, why);
     if (command < argc)
         options->command = argv + command;
     return SETTINGS_OK;
@@ -221,21 +241,45 @@ static enum settings_result add_settings_under(struct settings *under,
     return added ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 }
 
+/* NULL with *why set: memory is short. */
+static struct options *make_options(const struct options *options, const char *name,
+                                    struct errmsg *why)
+{
+    struct options *made = malloc(sizeof *made);
+    errmsg_set(why, "out of memory");
+    if (made == NULL)
+        return NULL;
+    options_defaults(made);
+    made->action = options->action;
+    made->name = name;
+    made->command = options->command;
+    memcpy(made->unset, options->unset, sizeof made->unset);
+    return made;
+}
+
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why)
 {
-    struct options *under = *made = malloc(sizeof *under);
-    errmsg_set(why, "out of memory");
+    struct options *under = *made = make_options(options, options->name, why);
     if (under == NULL)
         return SETTINGS_NO_MEMORY;
-    options_defaults(under);
-    under->action = options->action;
-    under->name = options->name;
-    under->command = options->command;
     enum settings_result result = add_settings_under(&under->settings, options, store, length);
     if (result == SETTINGS_BAD_CONFIG)
         errmsg_set(why, "DLOCK_HELD names no valid store of the lock that this runs under");
     return result == SETTINGS_OK ? apply_and_validate(under, why) : result;
+}
+
+enum settings_result options_of_name(struct options **made, const struct options *options,
+                                     const char *name, struct errmsg *why)
+{
+    struct options *other = *made = make_options(options, name, why);
+    bool added = other != NULL;
+    for (const struct setting *setting = options->settings.first; setting != NULL && added;
+         setting = setting->next)
+        if (setting->origin.kind == ORIGIN_COMMAND_LINE)
+            added = settings_add(&other->settings, setting->id, setting->text, setting->origin);
+    enum settings_result result = added ? read_the_rest(other, why) : SETTINGS_NO_MEMORY;
+    return result == SETTINGS_OK ? apply_and_validate(other, why) : result;
 }
 
 void options_under_free(struct options **made)

@@ -27,6 +27,9 @@ enum settings_result validate_words(const struct options *options, struct errmsg
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
     enum takes_name takes_name = option_rows[options->action].takes_name;
+    for (char **name = options->more_names; name != NULL && *name != NULL; name++)
+        if (!lock_name_valid(*name, "the lock name", why))
+            return SETTINGS_BAD_USAGE;
     if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
     else if (options->name == NULL && options->action == ACTION_RUN &&

@@ -41,6 +41,21 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$(dlock --status --json job | query 's["alive"]')" False
 }
 
+@test "--status of several names: an answer for each, in their order; 0 only if all are held" {
+    hold_lock held -t 60s
+    run dlock --status held free
+    equals "$status" 1
+    equals "$(grep -v '^ ' <<<"$output")" $'held: held, exclusive\nfree: free'
+    run dlock --status free --json held -- -x
+    equals "$status" 1
+    equals "$(while read -r line; do query '(s["key"], s["locked"])' <<<"$line"; done <<<"$output")" \
+        $'(\'free\', False)\n(\'held\', True)\n(\'-x\', False)'
+    run dlock held --status held -q
+    equals "$status $output" '0 '
+    fails_with 64 'the lock name is empty' dlock --status held ''
+    fails_with 64 'unknown option' dlock --status held free --nosuch
+}
+
 @test "looking never takes: it counts as nothing and blocks no one" {
     local before
     hold_lock job -t 60s

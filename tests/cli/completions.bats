@@ -220,11 +220,11 @@ complete_line() {
     held deploy:prod other
     dlock "${AT[@]}" deploy:pre -- true
     for shell in $(shells); do
-        for place in --status '-n --ttl=1m' --force-release --list -- "-c true"; do
+        for place in --status '--status other' '--status -- other' '-n --ttl=1m' --force-release --list -- "-c true"; do
             equals "$(offered "$shell" "dlock ${AT[*]} $place d")" "$(lines deploy:pre deploy:prod)"
         done
         equals "$(offered "$shell" "dlock ${AT[*]} ")" "$(lines deploy:pre deploy:prod other)"
-        for place in --current --owner "--lock-file=$T/x" "--lock-dir $T/none" --prefix=none '--status other' '--prefix=`touch ran`'; do
+        for place in --current --owner "--lock-file=$T/x" "--lock-dir $T/none" --prefix=none '--release other' '--prefix=`touch ran`'; do
             not grep other <<<"$(offered "$shell" "dlock ${AT[*]} $place ")"
         done
         [ "$shell" != fish ] || continue

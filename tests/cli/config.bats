@@ -238,6 +238,29 @@ waits_as() {
     [ ! -e "$T/ran" ]
 }
 
+@test "--status of several names asks for each in the store of its own section, and fails if one cannot be asked" {
+    unset DLOCK_LOCK_DIR
+    mkdir -m 700 "$T/a" "$T/b"
+    printf 'on-degraded = proceed\n[lock a*]\nlock-dir = %s\n[lock b*]\nlock-dir = %s\n[lock c*]\nredis = unix://%s\n[lock d*]\nttl = x\n' \
+        "$T/a" "$T/b" "$T/nosuch.sock" >"$CONF"
+    dlock --lock-dir="$T/a" --acquire a1
+    dlock --lock-dir="$T/b" --acquire b1
+    dlock --lock-dir="$T/b" --acquire a2
+    run dlock --status a1 b1
+    equals "$status" 0
+    run dlock --status a1 a2 b1
+    equals "$status $(grep -o '^[a-z0-9]*: [a-z]*' <<<"$output" | tr '\n' ' ')" '1 a1: held a2: free b1: held '
+    run dlock --outage=0 --status a2 c1 b1
+    equals "$status" 69
+    [[ $output == *'a2: free'*'dlock: c1: '*'nosuch.sock'*'b1: held'* ]]
+    run dlock --outage=0 --json --status c1 a1 d1
+    equals "$status" 69
+    equals "$(grep -oE '"(code|full_key)":"[^"]*"' <<<"$output" | paste -sd ' ')" \
+        '"code":"SERVICE_UNAVAILABLE" "full_key":"dlock:c1" "full_key":"dlock:a1" "code":"INVALID_CONFIG"'
+    run dlock --status a1 d1 c1 --outage=0
+    equals "$status" 78
+}
+
 @test "a relative lock directory or lock file in a file or a variable, which would be another one in each directory: exit 78" {
     local name
     cd "$T"
