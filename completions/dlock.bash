@@ -1,10 +1,10 @@
 # bash completion for dlock(1). Works with the bash-completion package and
 # without it.
 
-_dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-free --list --history --ran-within --current --doctor --print-config'
+_dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-until-free --list --history --ran-within --current --doctor --print-config'
 _dlock_flags='--all --exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
 _dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
-    --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)
+    --on-degraded --fallback --cacert --client-cert --client-key --password-file --sentinel-password-file --wait-replicas --connect-timeout --retry-for --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -m -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
     URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS'
@@ -82,7 +82,7 @@ _dlock_offer() {
 _dlock_note() {
     local option=${1#--} plain quote replaced
     case $1 in
-        --backend | --config | --lock-dir | --prefix | --cacert | --cert | --key | --password-file | --sentinel-password-file) ;;
+        --backend | --config | --lock-dir | --prefix | --cacert | --client-cert | --client-key | --password-file | --sentinel-password-file) ;;
         --redis | -r) option=redis ;;
         --lock-file) unlisted=1 ;;
         *) return ;;
@@ -188,7 +188,7 @@ _dlock_value() {
             words=$_dlock_schemes
             compopt -o nospace 2>/dev/null
             ;;
-        --wait | -w | --ttl | -t | --pause | --hold-at-least | --once-per | --remember | --ran-within | --connect-timeout | --outage | --grace)
+        --wait | -w | --ttl | -t | --pause | --hold-at-least | --once-per | --remember | --ran-within | --connect-timeout | --retry-for | --grace)
             [[ $2 =~ ^[0-9a-z.]*[0-9]$ ]] && words="$2ms $2s $2m $2h $2d"
             ;;
         # Readline completes files, where it takes the value for a word.
@@ -197,7 +197,7 @@ _dlock_value() {
             [[ $3 != inside ]] || mapfile -t COMPREPLY < <(compgen -d -- "$2")
             return
             ;;
-        --lock-file | --owner-file | --report | --config | --secret-file | --cacert | --cert | --key | --password-file | --sentinel-password-file)
+        --lock-file | --owner-file | --report | --config | --secret-file | --cacert | --client-cert | --client-key | --password-file | --sentinel-password-file)
             [[ $3 != inside ]] || mapfile -t COMPREPLY < <(compgen -f -- "$2")
             return
             ;;

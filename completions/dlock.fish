@@ -37,7 +37,7 @@ function __dlock_read
             switch $word
                 case --
                     set only_words yes
-                case '--command=*' '--attach=*' '--pause=*' '--ran-within=*' --acquire --attach --extend --release --force-release --resume --status --wait-free --list --history --current --doctor --print-config
+                case '--command=*' '--attach=*' '--pause=*' '--ran-within=*' --acquire --attach --extend --release --force-release --resume --status --wait-until-free --list --history --current --doctor --print-config
                     set no_command yes
                 case '--*=*'
                     set -a facts (__dlock_fact (string split -m 1 = -- $word))
@@ -79,7 +79,7 @@ function __dlock_fact
     set -l option (string replace -r '^-r$' -- --redis $argv[1])
     set -l value $argv[2]
     switch $option
-        case --backend --config --lock-dir --prefix --redis --cacert --cert --key --password-file --sentinel-password-file
+        case --backend --config --lock-dir --prefix --redis --cacert --client-cert --client-key --password-file --sentinel-password-file
             set -l variable (string match -r '^\$([A-Za-z_][A-Za-z_0-9]*)$' -- $value)
             if set -q variable[2]
                 set -l name $variable[2]
@@ -172,7 +172,7 @@ complete -c dlock -n __dlock_takes_options -l force-release -d 'Take the lock aw
 complete -c dlock -n __dlock_takes_options -l pause -x -a '(__dlock_durations)' -d 'Refuse the lock to all requests for this long'
 complete -c dlock -n __dlock_takes_options -l resume -d 'End the pause of the lock'
 complete -c dlock -n __dlock_takes_options -l status -d 'Show who holds the lock'
-complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free, without acquiring it'
+complete -c dlock -n __dlock_takes_options -l wait-until-free -d 'Wait until the lock is free, without acquiring it'
 complete -c dlock -n __dlock_takes_options -l list -d 'List the held and paused locks'
 complete -c dlock -n __dlock_takes_options -l all -d 'With --list: free locks that remember a run, too'
 complete -c dlock -n __dlock_takes_options -l history -d 'List the last runs, and how long they took'
@@ -203,13 +203,13 @@ complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly t
 complete -c dlock -n __dlock_takes_options -l on-degraded -x -a 'warn warn-throttled proceed fail' -d 'What to do if no Redis is configured'
 complete -c dlock -n __dlock_takes_options -l fallback -x -a 'off file' -d 'When Redis is down, take a file lock'
 complete -c dlock -n __dlock_takes_options -l cacert -r -F -d 'Trusted issuers of a TLS server\'s certificate'
-complete -c dlock -n __dlock_takes_options -l cert -r -F -d 'Client certificate for a TLS server'
-complete -c dlock -n __dlock_takes_options -l key -r -F -d 'Its private key'
+complete -c dlock -n __dlock_takes_options -l client-cert -r -F -d 'Client certificate for a TLS server'
+complete -c dlock -n __dlock_takes_options -l client-key -r -F -d 'Its private key'
 complete -c dlock -n __dlock_takes_options -l password-file -r -F -d 'File with the password for Redis'
 complete -c dlock -n __dlock_takes_options -l sentinel-password-file -r -F -d 'File with the password for the Sentinels'
 complete -c dlock -n __dlock_takes_options -l wait-replicas -x -d 'Replicas that must have the lock before it counts'
 complete -c dlock -n __dlock_takes_options -l connect-timeout -x -a '(__dlock_durations)' -d 'Limit of one attempt to reach Redis'
-complete -c dlock -n __dlock_takes_options -l outage -x -a '(__dlock_durations)' -d 'How long to retry an unreachable Redis'
+complete -c dlock -n __dlock_takes_options -l retry-for -x -a '(__dlock_durations)' -d 'How long to retry an unreachable Redis'
 complete -c dlock -n __dlock_takes_options -l on-expire -x -a 'stop warn' -d 'What to do with the command when the lease ends or is lost'
 complete -c dlock -n __dlock_takes_options -l stop-signal -x -a 'HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS' -d 'First signal to the command when the lease ends'
 complete -c dlock -n __dlock_takes_options -l grace -x -a '(__dlock_durations)' -d 'How long before the end to send it'

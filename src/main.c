@@ -72,7 +72,7 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
     case ACTION_STATUS: return action_status(options, out);
     case ACTION_HISTORY: return action_history(options, out);
     case ACTION_RAN_WITHIN: return action_ran_within(options, out);
-    case ACTION_WAIT_FREE: return action_wait_free(options, out);
+    case ACTION_WAIT_UNTIL_FREE: return action_wait_until_free(options, out);
     case ACTION_LIST: return action_list(options, out);
     case ACTION_CURRENT: return action_current(options, out);
     case ACTION_DOCTOR: return action_doctor(options, out);

@@ -25,7 +25,7 @@ int action_status(const struct options *options, struct messages *out);
 int action_list(const struct options *options, struct messages *out);
 int action_history(const struct options *options, struct messages *out);
 int action_ran_within(const struct options *options, struct messages *out);
-int action_wait_free(const struct options *options, struct messages *out);
+int action_wait_until_free(const struct options *options, struct messages *out);
 int action_current(const struct options *options, struct messages *out);
 
 /* Reports whether a lock can be trusted here, and if not, why. */

@@ -54,7 +54,7 @@ enum lock_result options_of_held(struct options **under, const struct options *o
  * the store confirms it: *backend is that store, *under are its options, `key` is the lock's key
  * and *outer is what the store reports. LOCK_GONE: DLOCK_HELD has no such lock. A line whose lock
  * has ended, or whose store does not answer, changes nothing. But if an ancestor has added the
- * line, dlock asks the silent store again for --outage. If it stays silent, the result is
+ * line, dlock asks the silent store again for --retry-for. If it stays silent, the result is
  * LOCK_UNAVAILABLE with *why set, because a lock in another store would not exclude what the
  * outer lock excludes. Close the backend before options_under_free(). */
 enum lock_result backend_of_held(struct backend **backend, struct options **under,

@@ -110,7 +110,7 @@ static void fill(struct row *row, const struct options *options, enum option_id 
     const struct setting *setting = deciding(options, id, &value);
     *row = (struct row){.name = option_rows[id].name};
     if (id == OPT_CONFLICT_EXIT_CODE && options->conflict_status == STATUS_OK)
-        row->note = "75 with --acquire, --attach and --wait-free";
+        row->note = "75 with --acquire, --attach and --wait-until-free";
     if (setting == NULL) {
         row->value = default_of(options, id, row->text);
         text_copy(row->from, sizeof row->from, row->value != NULL ? "default" : "not set");
@@ -243,7 +243,7 @@ static void print_help(void)
     puts("Usage: dlock " RUN_FORM "\n"
          "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
          "       dlock --status [OPTIONS] NAME...\n"
-         "       dlock --history|--ran-within=DURATION|--wait-free [OPTIONS] NAME\n"
+         "       dlock --history|--ran-within=DURATION|--wait-until-free [OPTIONS] NAME\n"
          "       dlock --pause=DURATION --message=TEXT|--resume [OPTIONS] NAME\n"
          "       dlock --force-release [OPTIONS] NAME\n"
          "       dlock --extend|--release|--current [OPTIONS]\n"

@@ -225,7 +225,7 @@ int action_doctor(const struct options *options, struct messages *out)
 
     doctor->options = options;
     doctor->bound = (struct bound){
-        deadline_plus(deadline_after(options->outage), options->connect_timeout), signals.fd};
+        deadline_plus(deadline_after(options->retry_for), options->connect_timeout), signals.fd};
     examine(doctor);
     int ended_by = signals_ended_by(&signals);
     status =

@@ -194,7 +194,7 @@ static void say_attached(const struct attach *attach)
 static bool paths_are_relative(const struct options *options)
 {
     const char *const paths[] = {options->lock_dir, options->lock_file, options->cacert,
-                                 options->cert, options->key};
+                                 options->client_cert, options->client_key};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i] != NULL && paths[i][0] != '/')
             return true;

@@ -1,4 +1,4 @@
-/* Actions that look at locks, apart from --status: --wait-free, --list and --current. */
+/* Actions that look at locks, apart from --status: --wait-until-free, --list and --current. */
 #include "actions/actions_int.h"
 #include "lock/history.h"
 #include "process/signals.h"
@@ -21,7 +21,7 @@
 
 enum { NONE_STATUS = 1 };
 
-/* --- wait-free ----------------------------------------------------------- */
+/* --- wait-until-free ----------------------------------------------------------- */
 
 /* The longest interval between looks, which no notification shortens. */
 static const struct duration look_most = {1 * NS_PER_S};
@@ -108,11 +108,11 @@ static enum lock_result look_within(struct target *target, struct deadline end, 
     struct deadline second = deadline_after(DURATION_S(1));
     if (options->wait.ns > 0)
         target->until = deadline_before(end, second) ? second : end;
-    return retry_action(target_look, target, duration_min(options->outage, deadline_left(end)), -1,
-                        why);
+    return retry_action(target_look, target, duration_min(options->retry_for, deadline_left(end)),
+                        -1, why);
 }
 
-int action_wait_free(const struct options *options, struct messages *out)
+int action_wait_until_free(const struct options *options, struct messages *out)
 {
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
@@ -214,7 +214,7 @@ int action_list(const struct options *options, struct messages *out)
     /* One try with --json, because another try cannot take back what was printed. */
     enum lock_result result = options->json
                                   ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
-                                  : retry_action(list_all, &list, options->outage, -1, &why);
+                                  : retry_action(list_all, &list, options->retry_for, -1, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (list.short_of_memory) {
@@ -292,7 +292,7 @@ static enum lock_result show_held(const struct options *options, struct messages
     bool opened =
         named && backend_of_kind(&target->backend, held->backend, target->under, out, status);
     if (opened)
-        result = retry_action(check, target, options->outage, -1, &why);
+        result = retry_action(check, target, options->retry_for, -1, &why);
 
     if (named && !opened)
         result = LOCK_INVALID; /* reported */

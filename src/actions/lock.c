@@ -100,7 +100,7 @@ static int act(const struct options *options, struct messages *out,
     if (target == NULL)
         return status;
 
-    enum lock_result result = retry_action(call, target, options->outage, -1, &why);
+    enum lock_result result = retry_action(call, target, options->retry_for, -1, &why);
     status = result == LOCK_OK ? show(target) : failed(target, result, &why);
     if (result == LOCK_OK)
         lock_state_free(&target->state);
@@ -477,7 +477,7 @@ static enum lock_result look_up(void *data, struct bound bound, struct errmsg *w
 static bool find_owner(struct target *target, int *status)
 {
     struct errmsg why = {""};
-    enum lock_result result = retry_action(look_up, target, target->options->outage, -1, &why);
+    enum lock_result result = retry_action(look_up, target, target->options->retry_for, -1, &why);
     if (result != LOCK_OK)
         *status = failed(target, result, &why);
     else if (target->token[0] == '\0' && target->unusable.text[0] != '\0')

@@ -94,9 +94,9 @@ static void blame(const struct options *options, enum redis_fault fault, int *st
                   struct errmsg *why)
 {
     static const enum option_id ids[] = {
-        [REDIS_FAULT_NONE] = OPT_NONE,     [REDIS_FAULT_URL] = OPT_REDIS,
-        [REDIS_FAULT_CACERT] = OPT_CACERT, [REDIS_FAULT_CERT] = OPT_CERT,
-        [REDIS_FAULT_KEY] = OPT_KEY,
+        [REDIS_FAULT_NONE] = OPT_NONE,      [REDIS_FAULT_URL] = OPT_REDIS,
+        [REDIS_FAULT_CACERT] = OPT_CACERT,  [REDIS_FAULT_CERT] = OPT_CLIENT_CERT,
+        [REDIS_FAULT_KEY] = OPT_CLIENT_KEY,
     };
     if (ids[fault] != OPT_NONE)
         (void)configured_wrongly(options, ids[fault], status, why);
@@ -131,8 +131,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     const struct redis_settings settings = {
         .timeout = options->connect_timeout,
         .cacert = options->cacert,
-        .cert = options->cert,
-        .key = options->key,
+        .cert = options->client_cert,
+        .key = options->client_key,
         .password_file = options->password_file,
         .sentinel_password_file = options->sentinel_password_file,
         .wait_replicas = options->wait_replicas,
@@ -195,7 +195,7 @@ static void warn_degraded(const struct options *options, const struct messages *
 /* True under a file lock: the outer dlock has already warned, or the file was intended. */
 static bool inside_file_lock(void)
 {
-    const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_LOCK_BACKEND");
+    const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_HELD_BACKEND");
     return held != NULL && *held != '\0' && backend != NULL && strcmp(backend, "file") == 0;
 }
 
@@ -373,10 +373,10 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
         if (silent) {
-            struct duration outage = options->outage;
+            struct duration retry_for = options->retry_for;
             if (!options->waits_forever)
-                outage = duration_min(outage, options->wait);
-            result = retry_action(ask_held, &question, outage, cancel_fd, why);
+                retry_for = duration_min(retry_for, options->wait);
+            result = retry_action(ask_held, &question, retry_for, cancel_fd, why);
         }
         if (result == LOCK_OK) {
             text_copy(key, LOCK_KEY_SIZE, held.key);

@@ -56,7 +56,7 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
         .awaited = plan_awaited(options),
         .waits_forever = options->waits_forever,
         .wait = options->wait,
-        .outage = options->outage,
+        .retry_for = options->retry_for,
         .conflict_status = options->conflict_status,
         .lock_dir = options->lock_dir,
         .open_fallback = options->fallback_to_file ? backend_open_fallback : NULL,

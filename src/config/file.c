@@ -432,8 +432,8 @@ static const char *const not_settings[] = {
     "DLOCK_NAME",         "DLOCK_FENCE",
     "DLOCK_EXPIRES_AT",   "DLOCK_HELD",
     "DLOCK_SLOT",         "DLOCK_CONFIG",
-    "DLOCK_LOCK_KEY",     "DLOCK_LOCK_OWNER",
-    "DLOCK_LOCK_TTL",     "DLOCK_LOCK_BACKEND",
+    "DLOCK_HELD_KEY",     "DLOCK_HELD_OWNER",
+    "DLOCK_HELD_TTL",     "DLOCK_HELD_BACKEND",
     "DLOCK*_SERVICE_*",   "DLOCK*_PORT",
     "DLOCK*_PORT_[0-9]*", NULL,
 };

@@ -41,7 +41,7 @@ ACTION(PAUSE, "pause", 0, pause_time, AT(pause), "DURATION", NAME_NEEDED, true,
 ACTION(RESUME, "resume", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true, "end the pause of the lock")
 ACTION(STATUS, "status", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
        "show who holds each lock; exit status 1 if one is free, 0 if none is")
-ACTION(WAIT_FREE, "wait-free", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
+ACTION(WAIT_UNTIL_FREE, "wait-until-free", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
        "wait until the lock is free, without acquiring it")
 ACTION(LIST, "list", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "list the held and paused locks, or those whose name matches GLOB")
@@ -97,10 +97,10 @@ OPTION(FALLBACK, "fallback", 0, choice, AT(fallback_to_file), "off", "off|file",
        "when Redis is down, take a file lock")
 OPTION(CACERT, "cacert", 0, path, AT(cacert), NULL, "FILE", HELD, ON_SERVERS,
        "trusted issuers of a TLS server's certificate (default: the system's)")
-OPTION(CERT, "cert", 0, path, AT(cert), NULL, "FILE", HELD, ON_SERVERS,
+OPTION(CLIENT_CERT, "client-cert", 0, path, AT(client_cert), NULL, "FILE", HELD, ON_SERVERS,
        "client certificate for a TLS server that asks for one")
-OPTION(KEY, "key", 0, path, AT(key), NULL, "FILE", HELD, ON_SERVERS,
-       "its private key (default: in the file of --cert)")
+OPTION(CLIENT_KEY, "client-key", 0, path, AT(client_key), NULL, "FILE", HELD, ON_SERVERS,
+       "its private key (default: in the file of --client-cert)")
 OPTION(PASSWORD_FILE, "password-file", 0, path, AT(password_file), NULL, "FILE", HELD, ON_SERVERS,
        "file with the password for Redis; the user is in the URL")
 OPTION(SENTINEL_PASSWORD_FILE, "sentinel-password-file", 0, path, AT(sentinel_password_file), NULL,
@@ -109,7 +109,7 @@ OPTION(WAIT_REPLICAS, "wait-replicas", 0, replicas, AT(wait_replicas), "0", "N",
        "replicas that must have the lock before it counts")
 OPTION(CONNECT_TIMEOUT, "connect-timeout", 0, timeout, AT(connect_timeout), "3s", "DURATION", ANY,
        ON_SERVERS, "limit of one attempt to reach Redis")
-OPTION(OUTAGE, "outage", 0, duration, AT(outage), "10s", "DURATION", ANY, ON_SERVERS,
+OPTION(RETRY_FOR, "retry-for", 0, duration, AT(retry_for), "10s", "DURATION", ANY, ON_SERVERS,
        "how long to retry an unreachable Redis before exit 69")
 
 /* While the command runs */

@@ -175,16 +175,16 @@ struct options {
     const char *owner_file;        /* NULL: none */
     const char *prefix;
     enum name_hash hash;
-    const char *secret_file;            /* NULL: none */
-    const char *cacert, *cert, *key;    /* files of TLS; NULL: none */
-    const char *password_file;          /* NULL: none */
-    const char *sentinel_password_file; /* NULL: none */
+    const char *secret_file;                       /* NULL: none */
+    const char *cacert, *client_cert, *client_key; /* files of TLS; NULL: none */
+    const char *password_file;                     /* NULL: none */
+    const char *sentinel_password_file;            /* NULL: none */
     int wait_replicas;
     const char *redis; /* URL; NULL: none configured */
     const char *lock_dir, *lock_file;
     enum backend_choice backend;
     enum on_degraded on_degraded;
-    struct duration connect_timeout, outage;
+    struct duration connect_timeout, retry_for;
     struct duration grace; /* < ttl; negative: not given, lease_grace() */
     int stop_signal;
     int fallback_to_file, warn_on_expire; /* 1: --fallback=file, --on-expire=warn */

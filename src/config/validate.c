@@ -153,7 +153,7 @@ static bool passes_over_secret(const struct options *options)
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||
-                     options->action == ACTION_WAIT_FREE;
+                     options->action == ACTION_WAIT_UNTIL_FREE;
     if (!is_answer || options->conflict_status != STATUS_OK)
         return SETTINGS_OK;
     if (options->origins[OPT_CONFLICT_EXIT_CODE].kind != ORIGIN_COMMAND_LINE) {
@@ -163,7 +163,7 @@ static enum settings_result check_conflict_status(struct options *options, struc
     errmsg_set(why,
                "--conflict-exit-code: for --%s, 0 means that the lock is %s, and a script would go "
                "on without it; choose another status",
-               action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
+               action_name(options), options->action == ACTION_WAIT_UNTIL_FREE ? "free" : "held");
     return SETTINGS_BAD_USAGE;
 }
 

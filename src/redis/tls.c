@@ -232,7 +232,8 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
         return LOCK_OK;
     if (settings->cert == NULL) {
         *fault = REDIS_FAULT_KEY;
-        return errmsg_fail(why, LOCK_INVALID, "a key needs its certificate; add --cert=FILE");
+        return errmsg_fail(why, LOCK_INVALID,
+                           "a key needs its certificate; add --client-cert=FILE");
     }
     *fault = REDIS_FAULT_CERT;
     enum lock_result result = try_file(settings->cert, why);
@@ -599,8 +600,8 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
         session->tls->was_refused = true;
         return errmsg_fail(why, LOCK_REFUSED, "it %s: %s",
                            has_certificate(session)
-                               ? "rejected our certificate (--cert)"
-                               : "requires a client certificate (--cert and --key)",
+                               ? "rejected our certificate (--client-cert)"
+                               : "requires a client certificate (--client-cert and --client-key)",
                            openssl_reason(session->fault));
     }
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)

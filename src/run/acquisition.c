@@ -437,7 +437,7 @@ bool acquisition_take(struct acquisition *lock, int *status)
     struct wait wait = {
         .lock = lock,
         .waits = lock->waits_forever || lock->wait.ns > 0,
-        .tries = retries_for(lock->outage, lock->cancel_fd),
+        .tries = retries_for(lock->retry_for, lock->cancel_fd),
         .start = deadline_now(),
     };
 

@@ -26,8 +26,8 @@ struct acquisition {
     struct lock_request request; /* except for what acquisition_open() sets */
     struct awaited_lock awaited;
     bool waits_forever;
-    struct duration wait;   /* unless waits_forever; zero: waits at most for a guard of --attach */
-    struct duration outage; /* how long dlock retries a store that is down, within `wait` */
+    struct duration wait; /* unless waits_forever; zero: waits at most for a guard of --attach */
+    struct duration retry_for; /* how long dlock retries a store that is down, within `wait` */
     int conflict_status;
     const char *lock_dir; /* NULL: the default */
     /* Opens the store that replaces an unreachable Redis; NULL: there is none. */

@@ -362,11 +362,11 @@ void outer_export(struct environment *environment, const struct lease *lease, co
     char number[24], ttl[32], expires[32];
 
     environment_set(environment, "DLOCK_NAME", lease->name);
-    environment_set(environment, "DLOCK_LOCK_KEY", lease->key);
-    environment_set(environment, "DLOCK_LOCK_OWNER", lease->token);
+    environment_set(environment, "DLOCK_HELD_KEY", lease->key);
+    environment_set(environment, "DLOCK_HELD_OWNER", lease->token);
     format_seconds(lease->ttl, ttl, sizeof ttl);
-    environment_set(environment, "DLOCK_LOCK_TTL", ttl);
-    environment_set(environment, "DLOCK_LOCK_BACKEND", backend);
+    environment_set(environment, "DLOCK_HELD_TTL", ttl);
+    environment_set(environment, "DLOCK_HELD_BACKEND", backend);
     snprintf(number, sizeof number, "%" PRId64, lease->fence);
     environment_set(environment, "DLOCK_FENCE", number);
     wall_format(wall_at_ms(lease->deadline), expires, sizeof expires);

@@ -77,8 +77,8 @@ bool outer_has_dlock(pid_t self);
 /* --- for processes under the lock ------------------------------------------ */
 
 /* Sets in this environment: DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
- * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL (seconds) and
- * DLOCK_LOCK_BACKEND. Adds this lock's line, which begins with `where`, to DLOCK_HELD. None of
+ * (unset if there is none), DLOCK_HELD_KEY, DLOCK_HELD_OWNER, DLOCK_HELD_TTL (seconds) and
+ * DLOCK_HELD_BACKEND. Adds this lock's line, which begins with `where`, to DLOCK_HELD. None of
  * these variables is a setting. */
 void outer_export(struct environment *environment, const struct lease *lease, const char *backend,
                   const char *where);

@@ -12,10 +12,10 @@
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
-struct retries retries_for(struct duration outage, int cancel_fd)
+struct retries retries_for(struct duration retry_for, int cancel_fd)
 {
     return (struct retries){
-        .outage = outage,
+        .retry_for = retry_for,
         .end = DEADLINE_NEVER,
         .limit = DEADLINE_NEVER,
         .cancel_fd = cancel_fd,
@@ -52,15 +52,15 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
 }
 
 /* One try may take as long as the connection's own limit, but should end with the wait, and
- * with the outage. Each try still gets a second: otherwise the last try, or a short --wait,
- * would report a store that answers as unreachable. An outage of 0, which allows one try,
+ * with `retry_for`. Each try still gets a second: otherwise the last try, or a short --wait,
+ * would report a store that answers as unreachable. A `retry_for` of 0, which allows one try,
  * sets no limit at all. */
 static struct bound try_bound(const struct retries *tries)
 {
     struct deadline second = deadline_after(DURATION_S(1)), until = tries->limit;
 
-    if (tries->outage.ns > 0)
-        until = deadline_earlier(until, deadline_plus(tries->since, tries->outage));
+    if (tries->retry_for.ns > 0)
+        until = deadline_earlier(until, deadline_plus(tries->since, tries->retry_for));
     return (struct bound){deadline_before(until, second) ? second : until, tries->cancel_fd};
 }
 
@@ -72,7 +72,7 @@ enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct e
     for (tries->count = 1;; tries->count++) {
         enum lock_result result = ask(data, try_bound(tries), why);
         struct deadline end =
-            deadline_earlier(deadline_plus(tries->since, tries->outage), tries->end);
+            deadline_earlier(deadline_plus(tries->since, tries->retry_for), tries->end);
         if (result != LOCK_UNAVAILABLE || deadline_passed(end))
             return result;
 
@@ -102,10 +102,10 @@ char *tried_format(const struct retries *tries, char text[TRIED_TEXT_SIZE])
     return text;
 }
 
-enum lock_result retry_action(attempt *ask, void *data, struct duration outage, int cancel_fd,
+enum lock_result retry_action(attempt *ask, void *data, struct duration retry_for, int cancel_fd,
                               struct errmsg *why)
 {
-    struct retries tries = retries_for(outage, cancel_fd);
+    struct retries tries = retries_for(retry_for, cancel_fd);
     char tried[TRIED_TEXT_SIZE];
 
     enum lock_result result = retry(&tries, ask, data, why);

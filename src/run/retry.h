@@ -10,10 +10,10 @@
 /* Tries of a store that may be down. */
 struct retries {
     /* Set by the caller: */
-    struct duration outage; /* how long the store is tried again; 0: one try */
-    struct deadline end;    /* no try starts after that */
-    struct deadline limit;  /* no try lasts longer, but each gets a second; NEVER: no limit */
-    int cancel_fd;          /* -1: none */
+    struct duration retry_for; /* how long the store is tried again; 0: one try */
+    struct deadline end;       /* no try starts after that */
+    struct deadline limit;     /* no try lasts longer, but each gets a second; NEVER: no limit */
+    int cancel_fd;             /* -1: none */
     struct duration pause, pause_most; /* between two tries; doubles; jittered */
     struct progress *view;             /* shows the outage; NULL: it is not shown */
     int timer_fd;                      /* of the pauses; -1: there was no pause yet */
@@ -27,8 +27,8 @@ struct retries {
  * rest, even if the lock is free by then. LOCK_OK, or LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
-/* Tries with the usual pauses, and no limit but the outage. */
-struct retries retries_for(struct duration outage, int cancel_fd);
+/* Tries with the usual pauses, and no limit but `retry_for`. */
+struct retries retries_for(struct duration retry_for, int cancel_fd);
 void retries_close(struct retries *tries);
 
 /* One try, within its bound. LOCK_UNAVAILABLE with *why set: the store is down. */
@@ -38,9 +38,9 @@ typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *
  * LOCK_UNAVAILABLE: the tries are over. LOCK_CANCELLED: cancel_fd ended a pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
-/* The same for an action, with the usual pauses and no limit but the outage; *why also says how
+/* The same for an action, with the usual pauses and no limit but `retry_for`; *why also says how
  * many tries there were. */
-enum lock_result retry_action(attempt *ask, void *data, struct duration outage, int cancel_fd,
+enum lock_result retry_action(attempt *ask, void *data, struct duration retry_for, int cancel_fd,
                               struct errmsg *why);
 
 /* "tried 3 times in 1.2s" or "tried once", until now. Returns text. */

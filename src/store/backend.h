@@ -41,7 +41,7 @@ struct call {
 enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
-    const char *kind;           /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
+    const char *kind;           /* "redis" or "file", as in DLOCK_HELD_BACKEND */
     const char *lock_dir;       /* the directory of its lock files; NULL: there is none */
     const char *lock_file;      /* the only file that it locks; NULL: there is none */
     bool never_calls;           /* the store never wakes waiters: they have to poll, which is not an

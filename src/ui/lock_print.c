@@ -16,7 +16,7 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
     size_t length = strlen(prefix);
     bool ours = strncmp(key, prefix, length) == 0 && key[length] != '\0';
     const char *name = ours ? key + length : key;
-    const char *outer_key = getenv("DLOCK_LOCK_KEY");
+    const char *outer_key = getenv("DLOCK_HELD_KEY");
     const char *outer_name = getenv("DLOCK_NAME");
 
     /* This process knows the name of a lock that it runs under, even if the key has only a

@@ -11,7 +11,7 @@
 enum exit_status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,       /* the command line is wrong */
-    STATUS_UNAVAILABLE = 69, /* the lock service was not reachable within --outage */
+    STATUS_UNAVAILABLE = 69, /* the lock service was not reachable within --retry-for */
     STATUS_INTERNAL = 70,
     STATUS_SYSTEM = 71,        /* the system refused: fork, memory, descriptors */
     STATUS_CANT_CREATE = 73,   /* lock file or report cannot be created */

@@ -219,7 +219,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
 }
 
 @test "--extend from another process: the holder adopts the new deadline" {
-    dlock -t 2s job -- sh -c 'echo "$DLOCK_LOCK_OWNER" >"$T/token.tmp"; mv "$T/token.tmp" "$T/token"; sleep 4; echo end' >"$T/out" 3>&- 4>&- &
+    dlock -t 2s job -- sh -c 'echo "$DLOCK_HELD_OWNER" >"$T/token.tmp"; mv "$T/token.tmp" "$T/token"; sleep 4; echo end' >"$T/out" 3>&- 4>&- &
     wait_until 10 test -e "$T/token"
     dlock --extend --owner="$(cat "$T/token")" -t 30s job
     wait $!

@@ -17,14 +17,14 @@ stale_line() {
     dlock "${STORE[@]}" "$@" job -- sh -c 'echo "$DLOCK_HELD"'
 }
 
-@test "what the outer command line says of the store counts inside: for --current, --extend, --status, --wait-free, --pause, --release and the same lock" {
+@test "what the outer command line says of the store counts inside: for --current, --extend, --status, --wait-until-free, --pause, --release and the same lock" {
     set_store
     cat >"$T/inside.sh" <<'S'
 set -x
 dlock --current && dlock --extend --ttl=2h && dlock --status job && dlock -v job echo nested || exit
-dlock --wait-free job; [ $? = 64 ] || exit
+dlock --wait-until-free job; [ $? = 64 ] || exit
 dlock --pause=1m --message=why job && dlock --resume job || exit
-dlock --extend --owner="$DLOCK_LOCK_OWNER" job && dlock --release && echo released
+dlock --extend --owner="$DLOCK_HELD_OWNER" job && dlock --release && echo released
 S
     run timeout 30 dlock "${STORE[@]}" -t 60s job -- sh "$T/inside.sh"
     equals "$status" 0

@@ -145,7 +145,7 @@ successes() {
     [[ $(dlock --list -v) == *'  USUALLY  '*$'\n'*'  3'*s* ]]
     wait_until 20 is_longer job
     fails_with 75 '; longer than usual \(usually [.0-9]*s\); not taken after' dlock -w 0.1 job true
-    fails_with 75 '; longer than usual \(usually [.0-9]*s\); not free after' dlock --wait-free -w 0.1 job
+    fails_with 75 '; longer than usual \(usually [.0-9]*s\); not free after' dlock --wait-until-free -w 0.1 job
     equals "$(dlock --status --json job | query '(s["expected_end"], s["expected_wait"])')" '(None, None)'
     end_hold
     wait "$HOLDER"

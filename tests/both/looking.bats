@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Looking at locks: --status, --list, --wait-free, --current.
+# Looking at locks: --status, --list, --wait-until-free, --current.
 load backend
 
 # query EXPRESSION: of the JSON object `s` on stdin.
@@ -62,7 +62,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     before=$(dlock --status --json job | query '(s["counts"]["takes"], s["counts"]["conflicts"], s["counts"]["timeouts"], s["fence"])')
     equals "$before" "(1, 0, 0, $(dlock --status --json job | query 's["fence"]'))"
     dlock --list >/dev/null
-    run dlock --wait-free -n job
+    run dlock --wait-until-free -n job
     equals "$status" 75
     equals "$(dlock --status --json job | query '(s["counts"]["takes"], s["counts"]["conflicts"], s["counts"]["timeouts"], s["fence"])')" "$before"
     end_hold
@@ -185,17 +185,17 @@ PY
     [[ $status = 0 && $output == NAME*$'\njob '* && $output != *'are held'* ]]
 }
 
-@test "--wait-free returns when the lock is free, and takes nothing" {
-    run dlock --wait-free job
+@test "--wait-until-free returns when the lock is free, and takes nothing" {
+    run dlock --wait-until-free job
     equals "$status $output" '0 '
     dlock --acquire --owner=me -t 60s job >/dev/null
-    fails_with 75 'held by' dlock --wait-free -v -n job
-    fails_with 75 'held by' dlock --wait-free -v -w 0.3 job
-    run dlock --wait-free -w 0.3 --json job
+    fails_with 75 'held by' dlock --wait-until-free -v -n job
+    fails_with 75 'held by' dlock --wait-until-free -v -w 0.3 job
+    run dlock --wait-until-free -w 0.3 --json job
     equals "$(query 's["error"]["code"]' <<<"$output")" LOCK_TIMEOUT
-    run dlock --wait-free -n -E 3 job
+    run dlock --wait-until-free -n -E 3 job
     equals "$status" 3
-    dlock --wait-free -w 30 job 3>&- 4>&- &
+    dlock --wait-until-free -w 30 job 3>&- 4>&- &
     local waiter=$!
     dlock --release --owner=me job
     wait "$waiter"
@@ -203,19 +203,19 @@ PY
     local start
     start=$(now)
     dlock --acquire -t 1s job >/dev/null
-    dlock --wait-free -w 20 job
+    dlock --wait-until-free -w 20 job
     [ $(($(now) - start)) -ge 900 ]
     within 2000 "$start"
 }
 
-@test "--wait-free has no success while the lock is held, whatever is configured, nor waits for the command that it runs in" {
+@test "--wait-until-free has no success while the lock is held, whatever is configured, nor waits for the command that it runs in" {
     hold_lock job
     table <<'ROWS'
-75 '' env DLOCK_CONFLICT_EXIT_CODE=0 dlock --wait-free -n job
-4  '' env DLOCK_CONFLICT_EXIT_CODE=4 dlock --wait-free -n job
-64 '--conflict-exit-code: for --wait-free, 0 means that the lock is free' dlock --wait-free -n -E 0 job
-64 'the wait would never end' timeout 10 dlock around -- dlock --wait-free around
-75 '' timeout 10 dlock around -- dlock --wait-free -n around
+75 '' env DLOCK_CONFLICT_EXIT_CODE=0 dlock --wait-until-free -n job
+4  '' env DLOCK_CONFLICT_EXIT_CODE=4 dlock --wait-until-free -n job
+64 '--conflict-exit-code: for --wait-until-free, 0 means that the lock is free' dlock --wait-until-free -n -E 0 job
+64 'the wait would never end' timeout 10 dlock around -- dlock --wait-until-free around
+75 '' timeout 10 dlock around -- dlock --wait-until-free -n around
 ROWS
 }
 
@@ -237,12 +237,12 @@ ROWS
 @test "an unreachable store is not a free lock" {
     case $BACKEND in
         redis)
-            run dlock --outage=0.3 -r "unix://$T/nosuch.sock" --status job
+            run dlock --retry-for=0.3 -r "unix://$T/nosuch.sock" --status job
             equals "$status" 69
-            fails_with 69 'tried [0-9]+ times? in' dlock --outage=0.3 -r "unix://$T/nosuch.sock" --list
-            fails_with 69 '' dlock --outage=0.3 -r "unix://$T/nosuch.sock" --wait-free job
-            fails_with 69 '' dlock --outage=0.3 -r "unix://$T/nosuch.sock" --release --owner=x job
-            fails_with 69 '' dlock --outage=0.3 -r "unix://$T/nosuch.sock" --force-release job
+            fails_with 69 'tried [0-9]+ times? in' dlock --retry-for=0.3 -r "unix://$T/nosuch.sock" --list
+            fails_with 69 '' dlock --retry-for=0.3 -r "unix://$T/nosuch.sock" --wait-until-free job
+            fails_with 69 '' dlock --retry-for=0.3 -r "unix://$T/nosuch.sock" --release --owner=x job
+            fails_with 69 '' dlock --retry-for=0.3 -r "unix://$T/nosuch.sock" --force-release job
             ;;
         file)
             touch "$T/folder"

@@ -14,7 +14,7 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
 @test "--message is shown to waiters, by --status, --list and JSON, and is gone with the release" {
     hold_lock job -t 60s --message='ticket 42: new index'
     fails_with 75 'lease ends in [0-9a-z]+: ticket 42: new index$' dlock -v -n job true
-    fails_with 75 'ticket 42: new index' dlock --wait-free -v -n job
+    fails_with 75 'ticket 42: new index' dlock --wait-until-free -v -n job
     [[ $(dlock --status job) == *': ticket 42: new index'* ]]
     [[ $(dlock --list) == *': ticket 42: new index' ]]
     equals "$(dlock --status --json job | member message)" 'ticket 42: new index'

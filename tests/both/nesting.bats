@@ -3,7 +3,7 @@
 load backend
 
 @test "a lock inside the same lock: the inner command runs at once, and the outer one's lock stays" {
-    run timeout 20 dlock -t 60 --owner=outer job -- dlock job -- sh -c 'echo "$DLOCK_LOCK_OWNER"; echo "$DLOCK_HELD"'
+    run timeout 20 dlock -t 60 --owner=outer job -- dlock job -- sh -c 'echo "$DLOCK_HELD_OWNER"; echo "$DLOCK_HELD"'
     equals "$status" 0
     equals "${lines[0]}" outer
     [[ ${lines[1]} =~ ^$BACKEND\?[^\ ]*\ outer\ [0-9a-f-]{36}\ dlock:job$ ]]

@@ -20,7 +20,7 @@ silent() {
     silent --json job true
     silent --attach job -t 1m --attach=$$
     silent --attach=$$ job
-    silent --wait-free -n other
+    silent --wait-until-free -n other
     command -v script >/dev/null || skip 'no script(1)'
     row_holds 0 '^$' script -qec 'dlock -w 5 job true && dlock job true && dlock -n job true' /dev/null
 }
@@ -47,7 +47,7 @@ silent() {
 75 '^$'                                         dlock -n job true
 75 '^$'                                         dlock -q -w 100ms job true
 0  '^$'                                         dlock -E 0 -w 100ms job true
-75 "held by .*, pid \$HOLDER .*; not free after" dlock --wait-free -w 100ms job
+75 "held by .*, pid \$HOLDER .*; not free after" dlock --wait-until-free -w 100ms job
 75 ': acquired by .*, whose lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
 75 ': released, but kept by --hold-at-least of .*, true, for another (1m|5[0-9]s)\$' dlock -v -n kept true
 ROWS

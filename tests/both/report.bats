@@ -84,7 +84,7 @@ print(error["retryable"], error["details"]["key"], error["details"]["full_key"],
     code 64 INVALID_ARGUMENT dlock --json "$(printf 'a\xff')" true
     code 64 INVALID_ARGUMENT dlock --nosuchoption --json job true
     DLOCK_TTL=x code 78 INVALID_CONFIG dlock --json job true
-    code 69 SERVICE_UNAVAILABLE dlock --json --outage=0.2 --backend=redis -r "unix://$T/nosuch.sock" job true
+    code 69 SERVICE_UNAVAILABLE dlock --json --retry-for=0.2 --backend=redis -r "unix://$T/nosuch.sock" job true
     DLOCK_JSON=yes code 64 INVALID_ARGUMENT dlock --ttl=x --json job true
     # The command's own output is its own.
     run dlock --json job echo hello

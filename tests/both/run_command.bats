@@ -23,25 +23,25 @@ load backend
 @test "the command gets its lock in its environment, and each take a UUID v4 of its own" {
     run dlock --prefix=p:team: -t 90s --owner=me job -- env
     grep -qx 'DLOCK_NAME=job' <<<"$output"
-    grep -qx 'DLOCK_LOCK_KEY=p:team:job' <<<"$output"
-    grep -qx 'DLOCK_LOCK_OWNER=me' <<<"$output"
-    grep -qx 'DLOCK_LOCK_TTL=90' <<<"$output"
-    grep -qx "DLOCK_LOCK_BACKEND=$BACKEND" <<<"$output"
+    grep -qx 'DLOCK_HELD_KEY=p:team:job' <<<"$output"
+    grep -qx 'DLOCK_HELD_OWNER=me' <<<"$output"
+    grep -qx 'DLOCK_HELD_TTL=90' <<<"$output"
+    grep -qx "DLOCK_HELD_BACKEND=$BACKEND" <<<"$output"
     # None of them is the name of a setting, so that a dlock inside takes none for one.
-    not grep -qE '^DLOCK_(KEY|OWNER|TTL|TOLD_.*|HELD_.*)=' <<<"$output"
+    not grep -qE '^DLOCK_(KEY|OWNER|TTL|TOLD_.*|LOCK_(KEY|OWNER|TTL|BACKEND))=' <<<"$output"
     grep -qxE "DLOCK_HELD=$BACKEND\?[^ ]*prefix=p:team:[^ ]* me [0-9a-f-]{36} p:team:job" <<<"$output"
     grep -qxE 'DLOCK_FENCE=[1-9][0-9]{15}' <<<"$output"
     grep -qxE 'DLOCK_EXPIRES_AT=20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z' <<<"$output"
     local uuid='[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}' first
     # A lease that is not of whole seconds is shown to the millisecond.
-    row_holds 0 "^1\\.500 $uuid\$" dlock -t 1500ms job -- sh -c 'echo $DLOCK_LOCK_TTL $DLOCK_LOCK_OWNER'
+    row_holds 0 "^1\\.500 $uuid\$" dlock -t 1500ms job -- sh -c 'echo $DLOCK_HELD_TTL $DLOCK_HELD_OWNER'
     first=$output
-    row_holds 0 "^1\\.500 $uuid\$" dlock -t 1500ms job -- sh -c 'echo $DLOCK_LOCK_TTL $DLOCK_LOCK_OWNER'
+    row_holds 0 "^1\\.500 $uuid\$" dlock -t 1500ms job -- sh -c 'echo $DLOCK_HELD_TTL $DLOCK_HELD_OWNER'
     [ "$output" != "$first" ]
 }
 
 @test "a lock inside a lock: both are held and shown, and the settings of dlock's variables count there as well" {
-    run dlock -t 90 --owner=outer a -- dlock b -- sh -c 'echo "$DLOCK_HELD"; echo "$DLOCK_LOCK_OWNER $DLOCK_LOCK_TTL $DLOCK_NAME"'
+    run dlock -t 90 --owner=outer a -- dlock b -- sh -c 'echo "$DLOCK_HELD"; echo "$DLOCK_HELD_OWNER $DLOCK_HELD_TTL $DLOCK_NAME"'
     [ "$status" -eq 0 ]
     [[ ${lines[0]} =~ ^$BACKEND\?[^\ ]*\ outer\ [0-9a-f-]{36}\ dlock:a$ ]]
     [[ ${lines[1]} =~ ^$BACKEND\?[^\ ]*\ ([0-9a-f-]{36})\ [0-9a-f-]{36}\ dlock:b$ ]]
@@ -52,9 +52,9 @@ load backend
     end_hold
     wait "$HOLDER"
     export DLOCK_TTL=7m
-    row_holds 0 '^420$' dlock -t 90 a -- dlock b -- sh -c 'echo $DLOCK_LOCK_TTL'
-    row_holds 0 "^420 $BACKEND\$" dlock a -- dlock b -- dlock c -- sh -c 'echo $DLOCK_LOCK_TTL $DLOCK_LOCK_BACKEND'
-    row_holds 0 '^480$' dlock a -- env DLOCK_TTL=8m dlock b -- sh -c 'echo $DLOCK_LOCK_TTL'
+    row_holds 0 '^420$' dlock -t 90 a -- dlock b -- sh -c 'echo $DLOCK_HELD_TTL'
+    row_holds 0 "^420 $BACKEND\$" dlock a -- dlock b -- dlock c -- sh -c 'echo $DLOCK_HELD_TTL $DLOCK_HELD_BACKEND'
+    row_holds 0 '^480$' dlock a -- env DLOCK_TTL=8m dlock b -- sh -c 'echo $DLOCK_HELD_TTL'
 }
 
 @test "no message about a run contains its token" {

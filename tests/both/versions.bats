@@ -39,7 +39,7 @@ newer_holds() {
     fails_with 78 "$NEWER" dlock --status job
     fails_with 78 "\"code\":\"INVALID_CONFIG\".*$NEWER" dlock --status --json job
     fails_with 78 "$NEWER" dlock --ran-within=1h job
-    fails_with 78 "$NEWER" dlock --wait-free -w 60 job
+    fails_with 78 "$NEWER" dlock --wait-until-free -w 60 job
     fails_with 78 "$NEWER" dlock --extend --owner=x job
     fails_with 78 "$NEWER" dlock --release --owner=x job
     fails_with 78 "$NEWER" dlock --force-release job
@@ -70,7 +70,7 @@ newer_holds() {
     fails_with 75 'nightly' newer -v -n job touch "$T/ran"
     fails_with 75 'not taken after' newer -w 0.2 job touch "$T/ran"
     fails_with 75 '' newer -s -n job touch "$T/ran"
-    fails_with 75 '' newer --wait-free -n job
+    fails_with 75 '' newer --wait-until-free -n job
     newer --extend --owner="$token" -t 50s job
     newer --list | grep -q nightly
     newer --pause=60s --message=why other

@@ -148,7 +148,7 @@ complete_line() {
     local action lines=()
     mkdir "$T/empty"
     cd "$T/empty" || return
-    for action in --acquire --attach --attach=1 --extend --release --force-release --status --wait-free --list --current --doctor --print-config; do
+    for action in --acquire --attach --attach=1 --extend --release --force-release --status --wait-until-free --list --current --doctor --print-config; do
         equals "$(complete_line dlock "$action" job printen)" ''
         equals "$(complete_line dlock job "$action" -- printen)" ''
         equals "$(complete_line dlock "$action" -- job printen)" ''

@@ -8,7 +8,7 @@ setup() {
     echo 'backend = file' >"$CONF"
 }
 
-ttl() { dlock "$@" -- sh -c 'echo $DLOCK_LOCK_TTL'; }
+ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
 
 @test "the command line beats the environment, which beats the user's file, which beats the system's" {
     export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
@@ -31,11 +31,11 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_LOCK_TTL'; }
     local system=$(dlock --print-config | sed -n '1s/^; \(.*\): .*/\1/p') # by --sysconfdir
     printf 'ttl = 11\nwait = 1\n[lock app:*]\nttl = 12\n' >"$SYSTEM_CONF"
     printf 'ttl = 21\ngrace = 2\n[lock app:x]\nttl = 22\n' >"$SYSTEM_CONF.d/20-app.conf"
-    printf 'ttl = 31\ngrace = 3\n[lock app:*]\noutage = 3\n' >"$SYSTEM_CONF.d/10-role.conf"
+    printf 'ttl = 31\ngrace = 3\n[lock app:*]\nretry-for = 3\n' >"$SYSTEM_CONF.d/10-role.conf"
     echo 'ttl = 41' | tee "$SYSTEM_CONF.d/.hidden.conf" "$SYSTEM_CONF.d/30.conf.dpkg-new" >"$SYSTEM_CONF.d/40"
-    shown() { dlock --print-config "$1" | sed -n "s|$SYSTEM_CONF.d/||; s/^\(ttl\|wait\|grace\|outage\) = \([0-9]*\) *; /\1=\2 /p"; }
+    shown() { dlock --print-config "$1" | sed -n "s|$SYSTEM_CONF.d/||; s/^\(ttl\|wait\|grace\|retry-for\) = \([0-9]*\) *; /\1=\2 /p"; }
     equals "$(shown job)" "wait=1 $system:2: wait"$'\nttl=21 20-app.conf:1: ttl\ngrace=2 20-app.conf:2: grace'
-    equals "$(shown app:y)" "wait=1 $system:2: wait"$'\n'"ttl=12 $system:4: ttl"$'\noutage=3 10-role.conf:4: outage\ngrace=2 20-app.conf:2: grace'
+    equals "$(shown app:y)" "wait=1 $system:2: wait"$'\n'"ttl=12 $system:4: ttl"$'\nretry-for=3 10-role.conf:4: retry-for\ngrace=2 20-app.conf:2: grace'
     equals "$(ttl app:x)" 22
     equals "$(dlock --print-config job | sed -n 's/^; \(.*\): read$/\1/p')" \
         "$system"$'\n'"$SYSTEM_CONF.d/10-role.conf"$'\n'"$SYSTEM_CONF.d/20-app.conf"$'\n'"$CONF"
@@ -250,14 +250,14 @@ waits_as() {
     equals "$status" 0
     run dlock --status a1 a2 b1
     equals "$status $(grep -o '^[a-z0-9]*: [a-z]*' <<<"$output" | tr '\n' ' ')" '1 a1: held a2: free b1: held '
-    run dlock --outage=0 --status a2 c1 b1
+    run dlock --retry-for=0 --status a2 c1 b1
     equals "$status" 69
     [[ $output == *'a2: free'*'dlock: c1: '*'nosuch.sock'*'b1: held'* ]]
-    run dlock --outage=0 --json --status c1 a1 d1
+    run dlock --retry-for=0 --json --status c1 a1 d1
     equals "$status" 69
     equals "$(grep -oE '"(code|full_key)":"[^"]*"' <<<"$output" | paste -sd ' ')" \
         '"code":"SERVICE_UNAVAILABLE" "full_key":"dlock:c1" "full_key":"dlock:a1" "code":"INVALID_CONFIG"'
-    run dlock --status a1 d1 c1 --outage=0
+    run dlock --status a1 d1 c1 --retry-for=0
     equals "$status" 78
 }
 
@@ -301,7 +301,7 @@ lock-dir $T/other
 on-degraded fail
 fallback file
 connect-timeout 1
-outage 1
+retry-for 1
 on-expire warn
 stop-signal INT
 grace 1
@@ -384,8 +384,8 @@ C
     equals "$(in_force --tree=off --no-report | grep -oE 'tree=[a-z]+') $(in_force --tree=on | grep -oE 'tree=[a-z]+')" 'tree=no tree=yes'
     fails_with 0 '^$' dlock --no-report --backend=file job true
     [ ! -e "$T/report" ]
-    DLOCK_TTL=31 fails_with 0 '^3600$' dlock --no-ttl --backend=file job -- sh -c 'echo $DLOCK_LOCK_TTL'
-    DLOCK_TTL=31 fails_with 0 '^41$' dlock --ttl=51 --no-ttl --ttl=41 --backend=file job -- sh -c 'echo $DLOCK_LOCK_TTL'
+    DLOCK_TTL=31 fails_with 0 '^3600$' dlock --no-ttl --backend=file job -- sh -c 'echo $DLOCK_HELD_TTL'
+    DLOCK_TTL=31 fails_with 0 '^41$' dlock --ttl=51 --no-ttl --ttl=41 --backend=file job -- sh -c 'echo $DLOCK_HELD_TTL'
     echo 'wait = forever' >"$CONF"
     dlock --print-config job | grep -q '^wait = forever'
     # It is known as -n, not as a wait without end.

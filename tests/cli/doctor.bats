@@ -75,13 +75,13 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 @test "the key is shown, and variables that are no setting; no secret is" {
     start_redis redis --requirepass topsecret
     export DLOCK_REDIS="unix://:topsecret@$T/redis.sock"
-    DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x DLOCK_HOST=x doctor --owner=hidden jobs
+    DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_KEY=/x DLOCK_HOST=x doctor --owner=hidden jobs
     equals "$status" 0
     says '^configuration key ok: dlock:jobs'
     says '^configuration DLOCK_REDSI warn: no such setting; did you mean DLOCK_REDIS\? '
     says '^configuration DLOCK_TIMEOUT warn: .*DLOCK_WAIT'
     says '^configuration DLOCK_HOST note: '
-    [[ $output != *DLOCK_LOCK_KEY* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
+    [[ $output != *DLOCK_HELD_KEY* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
     doctor --tree 2>/dev/null # without a name there is no key to show
     equals "$status" 64
     doctor

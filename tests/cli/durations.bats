@@ -12,5 +12,5 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     fails_with 75 ', whose lease ends in 1h30m$' dlock -nv long true
     dlock --acquire --ttl=10s short >/dev/null
     fails_with 75 '; not taken after ([0-9]{3}ms|[0-9]+(\.[0-9])?s)$' dlock -v -w 100ms short true
-    fails_with 69 'tried [0-9]+ times in [0-9]+(ms|(\.[0-9])?s); ' dlock -r "unix://$T/none" --backend=redis --outage=500ms job true
+    fails_with 69 'tried [0-9]+ times in [0-9]+(ms|(\.[0-9])?s); ' dlock -r "unix://$T/none" --backend=redis --retry-for=500ms job true
 }

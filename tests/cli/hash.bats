@@ -12,7 +12,7 @@ key() {
     local name=$1
     shift
     # shellcheck disable=SC2016
-    dlock --backend=file "$@" "$name" -- sh -c 'echo "$DLOCK_LOCK_KEY"'
+    dlock --backend=file "$@" "$name" -- sh -c 'echo "$DLOCK_HELD_KEY"'
 }
 
 # secret BYTE COUNT: a file with so many of these.
@@ -97,7 +97,7 @@ secret() {
 
 @test "--doctor tells the hashed key, and does not trust a secret that cannot be used" {
     export DLOCK_BACKEND=file
-    run dlock --hash=sha256 job -- sh -c 'echo "$DLOCK_LOCK_KEY"'
+    run dlock --hash=sha256 job -- sh -c 'echo "$DLOCK_HELD_KEY"'
     local key=$output
     run dlock --doctor --hash=sha256 --json job
     [[ $status -eq 0 && $output == *'"name":"key","result":"ok","found":"'"$key"'"'* ]]
@@ -150,7 +150,7 @@ secret() {
     fails_with 78 "--secret-file: $T/secret: it holds a secret, and others can read it" \
         "${dlock[@]}" --secret-file="$T/secret" job touch "$T/ran"
     local action
-    for action in --acquire --status --wait-free --force-release '--release --owner=x'; do
+    for action in --acquire --status --wait-until-free --force-release '--release --owner=x'; do
         # shellcheck disable=SC2086
         fails_with 78 'others can read it' "${dlock[@]}" --secret-file="$T/secret" $action job
     done

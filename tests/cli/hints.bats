@@ -95,14 +95,14 @@ END
 
 @test "--print-config: each setting, what makes it, and nothing that is secret" {
     mkdir -p "$T/home/.config/dlock"
-    printf '%s\n' 'ttl = 6h' 'outage = 4s' '[lock cron:*]' 'hold-at-least = 45s' >"$T/home/.config/dlock/dlock.conf"
+    printf '%s\n' 'ttl = 6h' 'retry-for = 4s' '[lock cron:*]' 'hold-at-least = 45s' >"$T/home/.config/dlock/dlock.conf"
     local file=$T/home/.config/dlock/dlock.conf
     DLOCK_PREFIX=team: run dlock --print-config -t 7h --owner=s3cret -r 'rediss://bob:s3cret@host:7/2' cron:x
     equals "$status" 0
     [[ $output != *s3cret* ]]
     [[ $output == *"; $file: read"* ]]
     grep -qxE 'ttl = 7h +; --ttl' <<<"$output"
-    grep -qxE "outage = 4s +; $file:2: outage" <<<"$output"
+    grep -qxE "retry-for = 4s +; $file:2: retry-for" <<<"$output"
     grep -qxE "hold-at-least = 45s +; $file:4: hold-at-least" <<<"$output"
     grep -qxE 'prefix = team: +; DLOCK_PREFIX' <<<"$output"
     grep -qxE 'conflict-exit-code = 75 +; default' <<<"$output"
@@ -116,7 +116,7 @@ import json, sys
 settings = {s["name"]: s for s in json.load(sys.stdin)["settings"]}
 assert settings["ttl"] == {"name": "ttl", "value": "7h", "origin": "--ttl", "note": None}
 assert settings["slots"] == {"name": "slots", "value": None, "origin": "not set", "note": None}
-assert settings["outage"]["origin"].endswith("dlock.conf:2: outage")'
+assert settings["retry-for"]["origin"].endswith("dlock.conf:2: retry-for")'
     fails_with 64 '--print-config runs no command' dlock --print-config job true
     DLOCK_TTL=x fails_with 78 'DLOCK_TTL' dlock --print-config job
     [ ! -e "$T/locks" ]
@@ -124,11 +124,11 @@ assert settings["outage"]["origin"].endswith("dlock.conf:2: outage")'
 
 @test "--print-config says which actions ignore a conflict-exit-code of 0" {
     DLOCK_CONFLICT_EXIT_CODE=0 run dlock --print-config job
-    grep -qxE 'conflict-exit-code = 0 +; DLOCK_CONFLICT_EXIT_CODE; 75 with --acquire, --attach and --wait-free' <<<"$output"
+    grep -qxE 'conflict-exit-code = 0 +; DLOCK_CONFLICT_EXIT_CODE; 75 with --acquire, --attach and --wait-until-free' <<<"$output"
     DLOCK_CONFLICT_EXIT_CODE=0 dlock --print-config --json job | python3 -c '
 import json, sys
 settings = {s["name"]: s for s in json.load(sys.stdin)["settings"]}
-assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach and --wait-free"'
+assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach and --wait-until-free"'
     run dlock --print-config -E 3 job
     grep -qxE 'conflict-exit-code = 3 +; --conflict-exit-code' <<<"$output"
 }
@@ -189,9 +189,9 @@ END
     : >"$T/said"
     for option in $(dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+=' | grep -oE -- '--[a-z-]+'); do
         [ "$option" != --command ] || continue
-        dlock -v --outage=0 "$option=$hostile" job true >>"$T/said" 2>&1 || true
+        dlock -v --retry-for=0 "$option=$hostile" job true >>"$T/said" 2>&1 || true
         variable=DLOCK_$(tr a-z- A-Z_ <<<"${option#--}")
-        env "$variable=$hostile" dlock -v --outage=0 job true >>"$T/said" 2>&1 || true
+        env "$variable=$hostile" dlock -v --retry-for=0 job true >>"$T/said" 2>&1 || true
     done
     for option in "--$hostile" "-$hostile" "--ttl$hostile" "--attach=$hostile"; do
         dlock "$option" job true >>"$T/said" 2>&1 || true

@@ -10,7 +10,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     fails_with 64 '^dlock: /file: --bogus: unknown option' dlock --lock-file=/file --bogus -- touch "$T/ran"
     fails_with 64 "the lock name 'a.*' is not valid UTF-8 at byte 2" dlock $'a\xff' touch "$T/ran"
     local option
-    for option in ttl wait grace outage connect-timeout; do
+    for option in ttl wait grace retry-for connect-timeout; do
         fails_with 64 "^dlock: job: --$option: '1x': the unit is unknown; ms, s, m, h, d and w are known$" \
             dlock "--$option=1x" job touch "$T/ran"
     done
@@ -24,7 +24,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 }
 
 @test "the longest name, the longest token and a lease of days are taken as they are" {
-    run dlock --prefix= "--owner=$(printf 'o%.0s' {1..256})" --ttl=1d12h "$(printf 'n%.0s' {1..1024})" -- sh -c 'echo $DLOCK_LOCK_TTL'
+    run dlock --prefix= "--owner=$(printf 'o%.0s' {1..256})" --ttl=1d12h "$(printf 'n%.0s' {1..1024})" -- sh -c 'echo $DLOCK_HELD_TTL'
     equals "$status $output" '0 129600'
 }
 
@@ -107,7 +107,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 64 "$json" dlock --json --force-release --owner=me job
 64 "$json" dlock --status --ttl=5 job --json
 64 "$json" dlock --release --shared --owner=me job --json
-64 "$json" dlock --wait-free --owner=me job --json
+64 "$json" dlock --wait-until-free --owner=me job --json
 64 "$json" dlock --acquire --tree job --json
 64 "$json" dlock --owner-file="$T/x" job --json
 64 "$json" dlock --attach=0 job --json
@@ -169,8 +169,8 @@ E
         run dlock -r "$text" --backend=redis job touch "$T/ran"
         [[ $status == 64 && $output != *topsecret* ]]
     done
-    fails_with 69 'redis://127.0.0.1:1/0: ' dlock -r valkey://127.0.0.1:1 --backend=redis --outage=0 job touch "$T/ran"
-    fails_with 69 'rediss://127.0.0.1:1/0: ' dlock -r valkeys://127.0.0.1:1 --backend=redis --outage=0 job touch "$T/ran"
+    fails_with 69 'redis://127.0.0.1:1/0: ' dlock -r valkey://127.0.0.1:1 --backend=redis --retry-for=0 job touch "$T/ran"
+    fails_with 69 'rediss://127.0.0.1:1/0: ' dlock -r valkeys://127.0.0.1:1 --backend=redis --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

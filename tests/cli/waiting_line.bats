@@ -291,7 +291,7 @@ for name, rest in ("job", ", without an end; you are next"), ("other", r", until
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job theirs px 600000 >/dev/null
     redis_pid=$(cat "$T/redis.pid") terminal '
-t = Terminal(["dlock", "--outage=2s", "-w", "60", "job", "true"], 400)
+t = Terminal(["dlock", "--retry-for=2s", "-w", "60", "job", "true"], 400)
 t.until_draws(1)
 os.kill(int(os.environ["redis_pid"]), 9)
 t.until(lambda t: re.search("redis.sock.*; tried for another 1s at most", t.last()))
@@ -381,11 +381,11 @@ assert len(t.screen()) == 1'
     equals "$(grep -c waiting "$T/told")" 3
 }
 
-@test "--acquire, --attach and --wait-free show it too" {
+@test "--acquire, --attach and --wait-until-free show it too" {
     needs_start_time
     hold_lock job
     terminal '
-t = Terminal(["dlock", "--wait-free", "job"], 200)
+t = Terminal(["dlock", "--wait-until-free", "job"], 200)
 t.until_draws(2)
 assert re.match(f"waiting( [0-9]s)? for job: {held}", t.last()), t.last()
 t.type(b"\x03")

@@ -338,7 +338,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     ran vacuum
     stop_redis
     fails_with 0 'not now' cook 'Is a lock free?' 1
-    fails_with 69 '' dlock --wait-free -n nightly
+    fails_with 69 '' dlock --wait-until-free -n nightly
     # What the page warns of:
     fails_with 69 '' dlock --status -q nightly
     ran ''

@@ -21,7 +21,7 @@ setup() {
     common_setup
     SRC=$(realpath "$TESTS/..")
     start_redis
-    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_LOCK_DIR=$T/locks DLOCK_OUTAGE=0 PATH=$T/work:$PATH
+    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_LOCK_DIR=$T/locks DLOCK_RETRY_FOR=0 PATH=$T/work:$PATH
     mkdir -p "$T/work" "$HOME/.config/dlock"
     cd "$T/work" || return
 }
@@ -115,8 +115,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     (umask 0 && example README.md 'install -m 600' /etc/dlock "$T/work/dlock" <<<secret)
     equals "$(stat -c %a dlock.password)" 600
     configure README.md 'redis = rediss' rediss://locker@locks.example:6380/0 "unix://locker@$T/redis.sock" /etc/dlock "$T/work/dlock"
-    equals "$(dlock deploy:web printenv DLOCK_LOCK_TTL)" 1200
-    equals "$(dlock other printenv DLOCK_LOCK_TTL)" 3600
+    equals "$(dlock deploy:web printenv DLOCK_HELD_TTL)" 1200
+    equals "$(dlock other printenv DLOCK_HELD_TTL)" 3600
 }
 
 @test "the crontab line runs once, and a script holds the lock until it ends" {
@@ -243,8 +243,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 
 @test "the configuration of the page: each section for its locks" {
     configure doc/dlock.conf.5 'redis = redis://locks' redis://locks.example:6379/0 "unix://$T/redis.sock"
-    equals "$(dlock cron:x printenv DLOCK_LOCK_TTL)" 21600
-    equals "$(dlock deploy:x printenv DLOCK_LOCK_TTL)" 1800
+    equals "$(dlock cron:x printenv DLOCK_HELD_TTL)" 21600
+    equals "$(dlock deploy:x printenv DLOCK_HELD_TTL)" 1800
     equals "$(dlock gpu printenv DLOCK_SLOT)" 0
     dlock --acquire cron:x >/dev/null
     fails_with 0 '^$' dlock cron:x echo ran

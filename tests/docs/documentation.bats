@@ -49,7 +49,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     equals "$output" 'dlock [options] name [options] [--] command [arg ...]
 dlock [options] name [options] -c string
 dlock --acquire | --attach[=PID] | --extend | --release [options] name
-dlock --force-release | --history | --ran-within=DURATION | --wait-free [options] name
+dlock --force-release | --history | --ran-within=DURATION | --wait-until-free [options] name
 dlock --status [options] name ...
 dlock --pause=DURATION --message=TEXT | --resume [options] name
 dlock --extend | --release | --current [options]

@@ -257,8 +257,8 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     equals "$(sample dlock_takes_total report)" 1
     old=$(cat "$T/dlock.prom")
     stop_redis
-    DLOCK_OUTAGE=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom" report
-    DLOCK_OUTAGE=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom"
+    DLOCK_RETRY_FOR=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom" report
+    DLOCK_RETRY_FOR=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom"
     equals "$(cat "$T/dlock.prom")" "$old"
     equals "$(cd "$T" && echo dlock.prom*)" dlock.prom
 }

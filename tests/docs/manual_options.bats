@@ -64,12 +64,12 @@ for name, option in told.items():
 @test "each option with a value has a default in the manual, and it is that of --help" {
     with_options '
 same = {  # where a list and a page say the same in other words
-    "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "key": "in the file of --cert",
+    "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "client-key": "in the file of --client-cert",
     "grace": "min(10s, ttl/10)", "hash": "none; hmac-sha256 with a secret",
 }
 in_page = {
     "fallback": "off : exit with status 69", "lock-dir": "in Sx FILES",
-    "cacert": "those that OpenSSL trusts on this host", "key": "the file of -cert",
+    "cacert": "those that OpenSSL trusts on this host", "client-key": "the file of -client-cert",
     "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 if there is a secret",
 }
 without = ("pause", "slots", "owner-file", "exit-status", "ran-within", "command", "config")  # they ask for something, or name a file that is needed
@@ -92,7 +92,7 @@ for name, option in told.items():
     default() { with_options "print(page['$1'].default)"; }
     dlock --print-config --backend=file >"$T/settings"
     local option
-    for option in ttl connect-timeout outage; do
+    for option in ttl connect-timeout retry-for; do
         grep -qE "^$option = $(default "$option") +; default$" "$T/settings" ||
             { grep "$option " "$T/settings"; false; }
     done
@@ -102,7 +102,7 @@ for name, option in told.items():
     dlock --backend=file --acquire --owner=other job >/dev/null
     fails_with "$(default conflict-exit-code)" '' dlock --backend=file -n job true
     # shellcheck disable=SC2016
-    equals "$(dlock --on-degraded=proceed key -c 'echo $DLOCK_LOCK_KEY $DLOCK_LOCK_BACKEND')" "$(with_options 'print(re.sub(r"[.]Ql|:$", "", page["prefix"].default).strip())'):key file"
+    equals "$(dlock --on-degraded=proceed key -c 'echo $DLOCK_HELD_KEY $DLOCK_HELD_BACKEND')" "$(with_options 'print(re.sub(r"[.]Ql|:$", "", page["prefix"].default).strip())'):key file"
     fails_with 0 'dlock: key: no Redis' dlock key true # --on-degraded=warn
     # --stop-signal and --on-expire: the lease ends, the command is told by which signal.
     printf '#!/bin/sh\ntrap "echo TERM; exit" TERM\ni=0\nwhile [ $((i += 1)) -lt 400 ]; do sleep 0.05; done\n' >"$T/told"

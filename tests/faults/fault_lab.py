@@ -26,7 +26,7 @@ HANG_LIMIT, LEFT_LIMIT = 15.0, 8.0
 COMMAND_STATUS = 7
 
 COMMAND = """#!/bin/sh
-echo "start $$ $DLOCK_LOCK_OWNER $NOTIFY_SOCKET" >"$WALK/up"
+echo "start $$ $DLOCK_HELD_OWNER $NOTIFY_SOCKET" >"$WALK/up"
 read -r go <"$WALK/down"
 echo "end $go" >"$WALK/up"
 exit %d
@@ -72,7 +72,7 @@ class Scenario:
         self.fresh = more.pop("fresh", False)  # the lock directory is not there yet
         self.holder = more.pop("holder", False)  # another holds the lock for a moment
         self.before = more.pop("before", None)  # whether the lock has been acquired, by token0
-        self.place = words.partition("--outage=500ms")[0]
+        self.place = words.partition("--retry-for=500ms")[0]
         self.before_words = more.pop("before_words", "")
         self.first = more.pop("first", "")  # dlock is run before, with these words
         self.meanwhile = more.pop("meanwhile", None)  # called with lab and the command's words, before it may go

@@ -126,8 +126,8 @@ def excused(scenario, failure, run, text):
 
 # ---- the scenarios ----
 
-FILE, REDIS = "--backend=file --lock-dir=%(dir)s/locks --outage=500ms", "-r %(redis0)s --outage=500ms"
-QUORUM = "-r %(redis0)s -r %(redis1)s -r %(redis2)s --outage=500ms"
+FILE, REDIS = "--backend=file --lock-dir=%(dir)s/locks --retry-for=500ms", "-r %(redis0)s --retry-for=500ms"
+QUORUM = "-r %(redis0)s -r %(redis1)s -r %(redis2)s --retry-for=500ms"
 COMMAND_WORDS = " -t 60s job -- %(command)s"
 
 

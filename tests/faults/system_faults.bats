@@ -38,7 +38,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 0  |                           | --release --owner=token held
 0  | $held forced              | --force-release forced
 0  |                           | --acquire -t 60s acquired
-0  | dlock --acquire -t 1s free | --wait-free -w 20s free
+0  | dlock --acquire -t 1s free | --wait-until-free -w 20s free
 0  | dlock --acquire -t 1s free | -w 20s free true
 0  |                           | --attach=$(<"$T/sleep.pid") attached
 0  |                           | --pause=60s --message=why paused

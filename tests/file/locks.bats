@@ -91,7 +91,7 @@ ROWS
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link/" job touch "$T/ran"
     # As one to fall back to, too.
     fails_with 77 'the lock directory .*/link is a link' \
-        env -u DLOCK_BACKEND dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
+        env -u DLOCK_BACKEND dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
     mkdir -m 700 "$T/open"
     chmod 777 "$T/open"
     fails_with 77 'can be written to by others' dlock --lock-dir="$T/open" job touch "$T/ran"
@@ -277,7 +277,7 @@ ROWS
         look() { $user /mnt/dlock "$@" >/mnt/at/out 2>&1 || echo "status $?"; sed "s/^\(dlock: [a-z: ]*is held in [^,]*\).*/\1/; s/  .*//; s/, released.*//; /^$/d" /mnt/at/out; }
         hold; $user /mnt/dlock --acquire --owner=me -t 1h lease >/dev/null; chmod 1777 /run/lock
         $user /mnt/dlock -n here true
-        look --status job; look --wait-free job; look --force-release job; look --release --owner=me lease; look --resume job; look --list
+        look --status job; look --wait-until-free job; look --force-release job; look --release --owner=me lease; look --resume job; look --list
         look --status here; touch /mnt/at/end; wait; look --status job
         $user /mnt/dlock -q --lock-dir=/tmp/dlock-65534 --pause=1h --message=why job; look --resume job
         $user /mnt/dlock -q --lock-dir=/tmp/dlock-65534 --resume job; look --resume job'
@@ -425,11 +425,11 @@ inherited() {
         [[ $output == *'another client'* ]]
         run dlock --status --json "$where" job
         equals "$status" 0
-        fails_with 75 'another client' dlock -v --wait-free -n "$where" job
+        fails_with 75 'another client' dlock -v --wait-until-free -n "$where" job
     done
     touch "$T/out"
     for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
-        run dlock --wait-free -w 10 "$where" job
+        run dlock --wait-until-free -w 10 "$where" job
         equals "$status" 0
     done
 }
@@ -512,7 +512,7 @@ in_chroot() {
         equals "$status" 0
         [[ $output == *'another client'* ]]
         fails_with 75 'another client' \
-            unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock -v --wait-free -n --lock-file='$T/exact' job"
+            unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock -v --wait-until-free -n --lock-file='$T/exact' job"
     done
     run timeout 20 dlock --lock-file="$T/exact" job unshare -m sh -c \
         "mount -t tmpfs none /proc && exec dlock --lock-file='$T/exact' job echo in"
@@ -616,7 +616,7 @@ P
     fails_with 78 'stores no record, which --release needs' timeout 20 dlock --lock-file=exact job -- dlock --release job
     fails_with 78 'stores no record, which --extend needs' timeout 20 dlock --lock-file=exact job -- dlock --extend job
     # The lock is in a directory that is named by a relative path, since Redis is unreachable, which is not asked again.
-    env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --outage=0 --lock-dir='a dir' --fallback=file job -- \
+    env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir='a dir' --fallback=file job -- \
         sh -c 'cd / && dlock -v job echo nested && dlock --extend && dlock --current' >"$T/out" 2>&1
     grep -q 'already holds the lock' "$T/out"
     grep -q '^job (file), lease ends' "$T/out"
@@ -628,7 +628,7 @@ P
     for mode in '' -s; do
         run timeout 20 sh -c "dlock --attach $mode --lock-file='$T/exact' job && dlock $mode --lock-file='$T/exact' job echo in
             dlock -v --attach $mode --lock-file='$T/exact' job
-            dlock -v --wait-free --lock-file='$T/exact' job; echo \$?
+            dlock -v --wait-until-free --lock-file='$T/exact' job; echo \$?
             dlock --current --lock-file='$T/exact'"
         [[ $output == in*'already holds the lock'*'the wait would never end'*64*'job (file)' ]]
         wait_until 10 flock -n "$T/exact" true
@@ -784,10 +784,10 @@ P
 
 @test "--fallback=file is off by default; asked for, it takes the file lock and says so" {
     unset DLOCK_BACKEND
-    run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" job touch "$T/ran"
+    run dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$D" job touch "$T/ran"
     equals "$status" 69
     [ ! -e "$T/ran" ]
-    run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_LOCK_BACKEND'
+    run dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_HELD_BACKEND'
     equals "$status" 0
     [[ $output == *'Redis is unreachable ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
     # The wait goes on, it does not begin anew: of a minute, half is over when Redis is given up.
@@ -795,7 +795,7 @@ P
     dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; exec sleep 600" 2>/dev/null 3>&- &
     echo $! >"$T/file.pid"
     wait_until 10 test -e "$T/in"
-    dlock -r "unix://$T/nowhere" -v -w 60 --outage=20 --lock-dir="$D" --fallback=file job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    dlock -r "unix://$T/nowhere" -v -w 60 --retry-for=20 --lock-dir="$D" --fallback=file job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     local waiter=$!
     echo "$waiter" >"$T/waiter.pid"
     wait_until 10 grep -q 'tried for another' "$T/err"

@@ -136,7 +136,7 @@ goes_on_after_the_other() {
     LD_PRELOAD=$HELPERS/fault_signal_at_pwrite.so PWRITE_SIGNAL=$STOP dlock --pause=1h --message=why job 3>&- 4>&- &
     echo $! >"$T/frozen.pid"
     wait_until 10 is_frozen frozen
-    fails_with 69 'another process does not finish' dlock --outage=0 --resume job
+    fails_with 69 'another process does not finish' dlock --retry-for=0 --resume job
     equals "$(files)" 1
     kill -CONT "$(pid_of frozen)"
     wait "$(pid_of frozen)"

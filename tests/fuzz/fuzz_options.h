@@ -21,7 +21,8 @@ static inline void expect_options(const struct options *options, enum settings_r
     fuzz_expect(options->name == NULL || lock_name_valid(options->name, "", &fault));
     fuzz_expect(options->ttl.ns >= 100 * NS_PER_MS && options->ttl.ns <= 30 * 86400 * NS_PER_S &&
                 options->ttl.ns % NS_PER_MS == 0);
-    fuzz_expect(options->wait.ns >= 0 && options->outage.ns >= 0 && options->hold_at_least.ns >= 0);
+    fuzz_expect(options->wait.ns >= 0 && options->retry_for.ns >= 0 &&
+                options->hold_at_least.ns >= 0);
     fuzz_expect(options->connect_timeout.ns >= NS_PER_MS);
     fuzz_expect(options->conflict_status >= 0 && options->conflict_status <= 255);
     fuzz_expect(options->stop_signal > 0 && options->stop_signal <= SIGRTMAX);

@@ -55,7 +55,7 @@ STATUS_OF = {NOT_FOUND: 1, RELEASED: 1, MISMATCH: 2}
 LOCKS = [("dlock:", "j1"), ("dlock:", "j2"), ("dlock:", "j3"), ("dlock:s:", "j1"), ("dlock:s:", "j2")]
 TOKENS = "ABCDE"
 HOLDER_TTL, HOLDER_GRACE = 86400.0, 0.1
-SAY_WHAT_IS_HELD = 'echo "$DLOCK_LOCK_OWNER $DLOCK_FENCE ${DLOCK_SLOT:--}"; '
+SAY_WHAT_IS_HELD = 'echo "$DLOCK_HELD_OWNER $DLOCK_FENCE ${DLOCK_SLOT:--}"; '
 
 
 def now():
@@ -894,9 +894,9 @@ class World:
     def do_status(self, lock, _step):
         """Looked at after each step anyway."""
 
-    def do_wait_free(self, lock, step):
+    def do_wait_until_free(self, lock, step):
         patience, code, status = self.patience(step)
-        seen = self.call("wait-free", lock, ["--wait-free", "--json"] + patience + lock.words())
+        seen = self.call("wait-until-free", lock, ["--wait-until-free", "--json"] + patience + lock.words())
         if lock.leases:
             self.expect_error(seen, lock, [code], status)
         elif seen.status != 0:
@@ -1126,7 +1126,7 @@ class World:
 
 # ---- drawing the steps ----
 
-STEPS = {"acquire": 30, "release": 24, "extend": 14, "force": 5, "status": 2, "list": 4, "wait_free": 3, "run": 12, "hold": 5,
+STEPS = {"acquire": 30, "release": 24, "extend": 14, "force": 5, "status": 2, "list": 4, "wait_until_free": 3, "run": 12, "hold": 5,
          "end": 4, "end_loose": 1, "kill": 2, "shorten": 0.4, "pass": 0.6, "pause": 2, "resume": 5, "ran_within": 1}
 WHO = {"release": (("holder", 58), ("name", 10), ("past", 20), ("other", 8), ("nobody", 4)),
        "extend": (("holder", 66), ("name", 10), ("past", 14), ("other", 6), ("nobody", 4))}

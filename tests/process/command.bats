@@ -5,8 +5,8 @@ load ../both/backend
 @test "arguments reach the command as they were, whatever they look like, and options end before it" {
     table <<'ROWS'
 0 '^<-n><><--><a b><\$x><--><-x>$' dlock job printf '<%s>' -n '' '--' 'a b' '$x' -- -x
-0 '10 -t 20'                        dlock -w 5 job -t 10 -v -- sh -c 'echo $DLOCK_LOCK_TTL "$@"' sh -t 20
-0 '^10$'                           dlock job --ttl=10 sh -c 'echo $DLOCK_LOCK_TTL'
+0 '10 -t 20'                        dlock -w 5 job -t 10 -v -- sh -c 'echo $DLOCK_HELD_TTL "$@"' sh -t 20
+0 '^10$'                           dlock job --ttl=10 sh -c 'echo $DLOCK_HELD_TTL'
 0 '^-t 20$'                        dlock -- job echo -t 20
 0 '^x$'                            dlock -- -job- echo x
 ROWS

@@ -42,7 +42,7 @@ contain() {
 @test "as pid 1: TERM while it waits for the lock, or for it to be free, ends it, with nothing run" {
     local action status command=(touch "$T/ran")
     hold_lock job
-    for action in -x --wait-free; do
+    for action in -x --wait-until-free; do
         [ $action = -x ] || command=()
         status=0
         contain dlock -v "$action" -w 60 job "${command[@]}"
@@ -200,7 +200,7 @@ end_first() {
         for mode in --ttl=60s --slots=1; do
             first "exec dlock $mode job -- sh -c '$stay'"
             fails_with 75 'held by .*, pid 1, sh, ' second dlock -v "$mode" -n job touch "$T/ran"
-            fails_with 75 'held by .*lease ends in' second dlock -v --wait-free -n job
+            fails_with 75 'held by .*lease ends in' second dlock -v --wait-until-free -n job
             [ ! -e "$T/ran" ]
             end_first
             run second dlock -n "$mode" job echo ran
@@ -262,13 +262,13 @@ end_first() {
     for flock in 'flock -n' 'flock -n -s'; do
         run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock" job
         equals "$status" 0
-        fails_with 75 'another client' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-free -n "$lock" job
+        fails_with 75 'another client' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-until-free -n "$lock" job
     done
     for mode in '' -s; do
         run timeout 20 dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" job echo ok
         [[ $status -eq 0 && $output == *'already holds the lock'*ok ]]
         fails_with 64 'the wait would never end' timeout 20 \
-            dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock --wait-free "$lock" job
+            dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock --wait-until-free "$lock" job
     done
     # Where a script is pid 1, and the lock is attached to it.
     run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 '$lock' job && dlock '$lock' job echo ok; exit \$?"

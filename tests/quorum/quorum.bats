@@ -92,7 +92,7 @@ ends_with() {
     quorum 4
     far 120 1 2 3 4
     local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
-    DLOCK_REDIS=$all fails_with 0 'taken .*on [34] of 5 servers' dlock -v --outage=0 job true
+    DLOCK_REDIS=$all fails_with 0 'taken .*on [34] of 5 servers' dlock -v --retry-for=0 job true
     export DLOCK_REDIS="$(url far1) $(url far2) $(url far3)"
     hold_lock job --ttl=10
     wait_until 10 is_held_on 3
@@ -107,7 +107,7 @@ ends_with() {
 
 @test "three servers: taken on all, with the command's fence, released on all" {
     quorum 3
-    printf '#!/bin/sh\necho $DLOCK_LOCK_OWNER $DLOCK_FENCE $DLOCK_LOCK_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
+    printf '#!/bin/sh\necho $DLOCK_HELD_OWNER $DLOCK_FENCE $DLOCK_HELD_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
     chmod +x "$T/see.sh"
     hold held
     dlock -v job "$T/see.sh" 2>"$T/held.err" 3>&- 4>&- &
@@ -150,7 +150,7 @@ ends_with() {
     dlock -r "${with[0]}" -r "${with[1]}" -r "${with[2]}" job dlock --extend --ttl=2h
     for i in 1 2 3; do redis-cli -s "$T/$i.sock" -a secret config set requirepass '' >/dev/null 2>&1; done
     # Of one source the weaker is not added to.
-    fails_with 69 "unix://$T/none.sock" dlock -r "unix://$T/none.sock" --outage=0 job true
+    fails_with 69 "unix://$T/none.sock" dlock -r "unix://$T/none.sock" --retry-for=0 job true
 }
 
 @test "invalid quorums are refused: two servers, one of them twice, too many, --slots" {
@@ -276,11 +276,11 @@ far() {
     stop_redis 3
     export DLOCK_REDIS=$all
     fails_with 69 '[345] of 5 servers cannot be reached, and 3 are needed: unix://.*3.sock.*4.sock.*5.sock' \
-        dlock --outage=200ms job touch "$T/ran"
+        dlock --retry-for=200ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free_on 1
     is_free_on 2
-    fails_with 69 'servers cannot be reached' dlock --status --outage=0 job
+    fails_with 69 'servers cannot be reached' dlock --status --retry-for=0 job
 }
 
 @test "a frozen server costs little time, neither a run nor a release; its late takes are given back" {
@@ -503,17 +503,17 @@ ahead() {
     done
     export DLOCK_REDIS="unix://$T/fake1.sock unix://$T/fake2.sock $(url none)"
     fails_with 69 'the release has not reached 2 of 3 servers; there the lock is held until its lease ends: ' \
-        dlock --outage=0 job touch "$T/ran"
+        dlock --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     for i in 1 2; do is_held_on $i; done
-    fails_with 0 'the release has not reached 2 of 3 servers' dlock --outage=0 --fallback=file --lock-dir="$T/locks" next true
+    fails_with 0 'the release has not reached 2 of 3 servers' dlock --retry-for=0 --fallback=file --lock-dir="$T/locks" next true
     # After the end of the lease it is not.
-    fails_with 69 'the command was not run' dlock --ttl=1s --outage=3s short touch "$T/ran"
+    fails_with 69 'the command was not run' dlock --ttl=1s --retry-for=3s short touch "$T/ran"
     [[ $output != *'is held until'* ]]
     # A majority that gave nothing is not said to hold anything.
     fake_redis mute
     export DLOCK_REDIS="unix://$T/fake.sock unix://$T/fake1.sock $(url none)"
-    fails_with 69 'the command was not run' dlock --outage=0 --connect-timeout=300ms other touch "$T/ran"
+    fails_with 69 'the command was not run' dlock --retry-for=0 --connect-timeout=300ms other touch "$T/ran"
     [[ $output != *'is held until'* ]]
 }
 
@@ -638,7 +638,7 @@ remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/
     [ ! -e "$T/ran" ]
 }
 
-@test "a lock that others have split between them is not free: --status, --list and --wait-free say so, as a take does" {
+@test "a lock that others have split between them is not free: --status, --list and --wait-until-free say so, as a take does" {
     quorum 3
     on 1 set dlock:job first px 100000
     on 2 set dlock:job second px 100000
@@ -646,7 +646,7 @@ remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/
     run dlock --status job
     [[ $status = 0 && $output == *'job: held'*'another client'*'on 2 of 3 servers others hold it, none of them on a majority'* ]]
     fails_with 0 '^job ' dlock --list
-    fails_with 75 'held by another client' dlock -v --wait-free -n job
+    fails_with 75 'held by another client' dlock -v --wait-until-free -n job
     dlock --force-release job
     fails_with 1 'job: free' dlock --status job
     [ ! -e "$T/ran" ]
@@ -657,9 +657,9 @@ remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/
     dlock --pause=600s --message=why job
     freeze 3
     fails_with 69 "the end of the pause has not reached 1 of 3 servers; there it may last: .*$T/3.sock.*; repeat --resume" \
-        dlock --resume --outage=0 job
+        dlock --resume --retry-for=0 job
     fails_with 0 'ran' dlock -n job echo ran
-    fails_with 69 "$T/3.sock" dlock --resume --outage=0 job # nor is "not paused" known
+    fails_with 69 "$T/3.sock" dlock --resume --retry-for=0 job # nor is "not paused" known
     dlock --resume job 2>"$T/err" 3>&- 4>&- &
     local resume=$!
     sleep 1.2 # the first try of it has ended
@@ -756,11 +756,11 @@ remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/
     [ "$(on 2 pttl dlock:job)" -le 20000 ]
     fails_with 2 'held under another token' dlock --release --owner=wrong job
     stop_redis 2
-    fails_with 69 'cannot be reached' dlock --extend --owner="$token" --outage=0 job
+    fails_with 69 'cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 2
     wait_until 20 redis_answers 2
     # One has it, one has not, one is down: nobody knows.
-    fails_with 69 '1 of 3 servers cannot be reached' dlock --extend --owner="$token" --outage=0 job
+    fails_with 69 '1 of 3 servers cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 3
     wait_until 20 redis_answers 3
     fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
@@ -782,8 +782,8 @@ remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/
     on 2 del dlock:job
     fails_with 0 '' dlock -q --status job
     stop_redis 3
-    fails_with 69 'on 1 of 3 servers .* holds it, which may be a lock' dlock --status --outage=0 job
-    fails_with 69 'may be a lock' dlock --wait-free --outage=0 job
+    fails_with 69 'on 1 of 3 servers .* holds it, which may be a lock' dlock --status --retry-for=0 job
+    fails_with 69 'may be a lock' dlock --wait-until-free --retry-for=0 job
     [[ $(dlock --list) == *job* ]]
 }
 
@@ -995,7 +995,7 @@ fails_after_success() {
     equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"], s["waiters"], s["queue"])')" '(0, 0, None, None)'
     equals "$(dlock --list --all --json | wc -l)" 1
     stop_redis 2
-    fails_with 69 'of 3 servers cannot be reached' dlock --outage=0 --ran-within=1h job
+    fails_with 69 'of 3 servers cannot be reached' dlock --retry-for=0 --ran-within=1h job
 }
 
 @test "a quorum knows its last success, even if a server has missed it and knows of the run after it" {
@@ -1093,7 +1093,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     equals "$status $output" '0 ran'
     stop_redis 2
     stop_redis 3
-    fails_with 69 '2 of 3 servers cannot be reached' dlock --outage=0 --pause=60s --message=why other
+    fails_with 69 '2 of 3 servers cannot be reached' dlock --retry-for=0 --pause=60s --message=why other
     equals "$(on 1 hexists '{dlock:other}:meta' pause_ends)" 1 # a minority, as above
 }
 

@@ -119,7 +119,7 @@ end_move() {
         lock=$(name $node)
         for seed in 1 2 3; do
             export DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[seed]}
-            equals "$(dlock "$lock" -- sh -c 'echo "$DLOCK_LOCK_BACKEND"; dlock "$0" echo nested' "$lock")" $'redis\nnested'
+            equals "$(dlock "$lock" -- sh -c 'echo "$DLOCK_HELD_BACKEND"; dlock "$0" echo nested' "$lock")" $'redis\nnested'
             equals "$(dlock -s "$lock" -- dlock -s -n "$lock" echo shared)" shared
             equals "$(dlock --slots=2 "$lock" -- sh -c 'echo "$DLOCK_SLOT"')" 0
         done
@@ -152,7 +152,7 @@ end_move() {
     local lock seed
     for lock in 123456789 '{user1000}.following' 'foo{{bar}}zap' 'foo{bar}{zap}' 'x{y' 'ü{ä}' "$(printf 'x%.0s' {1..1000})"; do
         for seed in 1 2 3; do # two of them, at least, tell where its slot is, and that is believed for this slot alone
-            run dlock -r "redis+cluster://127.0.0.1:${PORT[seed]}" --prefix= --outage=0 -n "$lock" true
+            run dlock -r "redis+cluster://127.0.0.1:${PORT[seed]}" --prefix= --retry-for=0 -n "$lock" true
             equals "$lock $status $output" "$lock 0 "
         done
     done
@@ -172,7 +172,7 @@ end_move() {
     local lock dead start
     lock=$(name 3)
     dead=$(free_ports 2)
-    run dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${PORT[1]}" --outage=0 "$lock" echo ran
+    run dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${PORT[1]}" --retry-for=0 "$lock" echo ran
     equals "$status $output" '0 ran'
     fake_nodes mute
     start=$(now)
@@ -180,7 +180,7 @@ end_move() {
     equals "$status $output" '0 ran'
     within 0 "$start"
     fails_with 69 'none of 2 nodes can be reached, the last one: node 127.0.0.1:[0-9]*: Connection refused' \
-        dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${dead#* }" --outage=0 "$lock" true
+        dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${dead#* }" --retry-for=0 "$lock" true
 }
 
 @test "those who wait are called in the order in which they came, whichever node they asked first" {
@@ -213,18 +213,18 @@ waiting() {
         cli $node set "list:${others[node - 1]}" x >/dev/null
     done
     cli 1 -c set 'list:a}b' x >/dev/null
-    run dlock --list --outage=60s
+    run dlock --list --retry-for=60s
     equals "$(awk 'NR > 1 { print $1 }' <<<"$output")" "$(printf '%s\n' "${locks[@]}" "${others[@]}" | LC_ALL=C sort)"
     for node in 1 2 3; do
         run dlock --status "${locks[node - 1]}"
         equals "$status" 0
-        fails_with 75 '' dlock --wait-free -n "${locks[node - 1]}"
+        fails_with 75 '' dlock --wait-until-free -n "${locks[node - 1]}"
         dlock --extend --owner=me "${locks[node - 1]}"
         dlock --force-release "${locks[node - 1]}"
-        run dlock --wait-free -n "${locks[node - 1]}"
+        run dlock --wait-until-free -n "${locks[node - 1]}"
         equals "$status" 0
     done
-    equals "$(dlock --list --all --json --outage=60s | grep '"locked":false' | grep -c '"outcome":"lost"')" 3
+    equals "$(dlock --list --all --json --retry-for=60s | grep '"locked":false' | grep -c '"outcome":"lost"')" 3
 }
 
 @test "the permissions that the manual names are enough, on every node" {
@@ -236,7 +236,7 @@ waiting() {
     lock=$(name 3)
     hold_lock "$lock" -t 60s
     fails_with 75 '' dlock -w 300ms "$lock" true
-    dlock --list --outage=60s >/dev/null
+    dlock --list --retry-for=60s >/dev/null
     end_hold
     wait "$HOLDER"
     for node in 1 2 3; do equals "$(cli $node acl log | grep -cx locker)" 0; done
@@ -249,7 +249,7 @@ waiting() {
     for node in 1 3; do
         lock=$(name $node)
         for seed in 1 2; do
-            run dlock -r "redis+cluster://127.0.0.1:${PORT[seed]}" --prefix="$lock:" --outage=30s --doctor
+            run dlock -r "redis+cluster://127.0.0.1:${PORT[seed]}" --prefix="$lock:" --retry-for=30s --doctor
             equals "$status $(grep -c '^ *fail ' <<<"$output")" '0 0'
             grep -qE "topology .*127.0.0.1, port ${PORT[node]}\$" <<<"$output"
         done
@@ -257,7 +257,7 @@ waiting() {
     done
     for node in 1 2 3; do cli $node acl setuser lister on '>pw' '~*' '&*' +@all '-cluster|slots'; done
     fails_with 0 "note +--list .*CLUSTER SLOTS: NOPERM" \
-        dlock -r "redis+cluster://lister:pw@127.0.0.1:${PORT[1]}" --prefix="$lock:" --outage=30s --doctor
+        dlock -r "redis+cluster://lister:pw@127.0.0.1:${PORT[1]}" --prefix="$lock:" --retry-for=30s --doctor
     fails_with 77 'fail +login .*WRONGPASS' dlock -r "redis+cluster://lister:wrong@127.0.0.1:${PORT[1]}" --prefix="$lock:" --doctor
 }
 
@@ -381,9 +381,9 @@ all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ];
     lock=$(name 3) slot=$(slot "$lock")
     dlock "$lock" true # leaves the meta key
     begin_move "$slot" 3 1
-    fails_with 69 'node 127.0.0.1:[0-9]+: the slot of the key is being moved; it answered: TRYAGAIN' dlock --connect-timeout=300ms --outage=300ms "$lock" touch "$T/ran"
+    fails_with 69 'node 127.0.0.1:[0-9]+: the slot of the key is being moved; it answered: TRYAGAIN' dlock --connect-timeout=300ms --retry-for=300ms "$lock" touch "$T/ran"
     for key in $(keys_of "$slot" 3); do move_key "$key" 3 1; done
-    fails_with 69 'TRYAGAIN' dlock --connect-timeout=300ms --outage=300ms -s "$lock" touch "$T/ran"
+    fails_with 69 'TRYAGAIN' dlock --connect-timeout=300ms --retry-for=300ms -s "$lock" touch "$T/ran"
     [ ! -e "$T/ran" ]
     dlock "$lock" touch "$T/ran" 3>&- 4>&- &
     sleep 0.5
@@ -477,7 +477,7 @@ ask_all() {
     dlock --acquire -t 60s --owner=me "$lock" >/dev/null
     begin_move "$slot" 1 2
     # The one try of -n has as long as the connection.
-    ask_all '--extend --owner=me' --status '--pause=60s --message=move' '-n --connect-timeout=60s -s|true' --outage=60s "$lock"
+    ask_all '--extend --owner=me' --status '--pause=60s --message=move' '-n --connect-timeout=60s -s|true' --retry-for=60s "$lock"
     wait_until 10 movers 1 4
     for key in $(keys_of "$slot" 1); do move_key "$key" 1 2; done
     equals "$(cat "$T"/status.*)" ''
@@ -491,10 +491,10 @@ ask_all() {
 }
 
 @test "TRYAGAIN without end: whatever is asked says so when its outage is over, and asks some ten times a second at most" {
-    local number asked all=('-n|true' '-w 60|true' --wait-free --status '--extend --owner=me' '--release --owner=me' --force-release '--pause=60s --message=move' --resume)
+    local number asked all=('-n|true' '-w 60|true' --wait-until-free --status '--extend --owner=me' '--release --owner=me' --force-release '--pause=60s --message=move' --resume)
     fake_nodes 'TRYAGAIN Multiple keys request during rehashing of slot'
     export DLOCK_REDIS=redis+cluster://127.0.0.1:${FAKE[0]}
-    ask_all "${all[@]}" --outage=500ms job
+    ask_all "${all[@]}" --retry-for=500ms job
     wait "${ASKED[@]}"
     for number in "${!all[@]}"; do
         echo "${all[number]}: $(cat "$T/status.$number" "$T/said.$number")"
@@ -546,9 +546,9 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     kill -KILL "$(cat "$BATS_FILE_TMPDIR/node4/pid")"
     wait_until 5 not node_is 4 PONG ping
     fails_with 69 'the Cluster has the key there, and Connection refused|node .*: Connection refused' \
-        dlock --outage=0 "$lock" touch "$T/ran"
+        dlock --retry-for=0 "$lock" touch "$T/ran"
     # Another test may have killed its node as well, and that may be found first.
-    fails_with 69 "redis\+cluster://(127.0.0.1:${PORT[4]}|[a-z0-9.]*:${PORT[6]}): node .*: Connection refused" dlock --outage=0 --list
+    fails_with 69 "redis\+cluster://(127.0.0.1:${PORT[4]}|[a-z0-9.]*:${PORT[6]}): node .*: Connection refused" dlock --retry-for=0 --list
     wait "$HOLDER" || status=$?
     end_move "$slot" 4 1
     equals "$status" 124
@@ -561,7 +561,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     lock=$(name 3)
     for node in 1 2 3; do cli $node acl setuser bob on '>pw' '~*' '&*' +@all -subscribe; done
     cli 3 set "dlock:$lock" somebody px 60000
-    dlock -r "redis+cluster://bob:pw@127.0.0.1:${PORT[1]}" --outage=0 "$lock" echo ran >"$T/out" 2>&1 3>&- 4>&- &
+    dlock -r "redis+cluster://bob:pw@127.0.0.1:${PORT[1]}" --retry-for=0 "$lock" echo ran >"$T/out" 2>&1 3>&- 4>&- &
     wait_until 10 waiting 3 "$lock" a
     cli 3 client kill user bob
     cli 3 del "dlock:$lock"
@@ -586,17 +586,17 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     for kind in MOVED ASK; do
         fake_nodes "$kind $slot 127.0.0.1:@2" "$kind $slot :@1"
         fails_with 69 "redirected 16 times, and now by: $kind $slot" \
-            dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --outage=0 job touch "$T/ran"
+            dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 job touch "$T/ran"
         equals "$(grep -c . "$T/scripts")" 17
         end_fakes
     done
     fake_nodes "MOVED $slot :@1"
-    fails_with 69 'redirected 16 times' dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --outage=0 job touch "$T/ran"
+    fails_with 69 'redirected 16 times' dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 job touch "$T/ran"
     end_fakes
     # Each in time, and all of them not.
     fake_nodes "0.3 MOVED $slot :@2" "0.3 MOVED $slot :@1"
     fails_with 69 'redirected [12] times until time was out' \
-        dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --connect-timeout=500ms --outage=0 job touch "$T/ran"
+        dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --connect-timeout=500ms --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -609,7 +609,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
         "MOVED $slot $(printf '1%.0s' {1..90000})"
     for node in "${FAKE[@]}"; do
         fails_with 69 'its redirection is not understood: (MOVED|ASK) ' \
-            dlock -n -r "redis+cluster://127.0.0.1:$node" --outage=0 job touch "$T/ran"
+            dlock -n -r "redis+cluster://127.0.0.1:$node" --retry-for=0 job touch "$T/ran"
     done
     [ ! -e "$T/ran" ]
 }
@@ -622,7 +622,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
         run dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${PORT[1]}" "$lock" echo ran
         equals "$status $output" '0 ran'
         fails_with 69 "node 127.0.0.1:${FAKE[0]}: (it answered|the Cluster has the key there, and it answered): $error; tried [2-9]" \
-            dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${FAKE[1]}" --outage=500ms "$lock" touch "$T/ran"
+            dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${FAKE[1]}" --retry-for=500ms "$lock" touch "$T/ran"
         end_fakes
     done
     [ ! -e "$T/ran" ]
@@ -633,12 +633,12 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     lock=$(name 1) slot=$(slot "$lock")
     for host in localhost 127.0.0.1 '[127.0.0.1]' ''; do
         fake_nodes "MOVED $slot $host:${PORT[1]}"
-        run dlock -r "redis+cluster://127.0.0.1:${FAKE[0]}" --outage=0 "$lock" echo ran
+        run dlock -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 "$lock" echo ran
         equals "$host $status $output" "$host 0 ran"
         end_fakes
     done
     fake_nodes "MOVED $slot ::1:1"
-    fails_with 69 'node \[::1\]:1: ' dlock -r "redis+cluster://127.0.0.1:${FAKE[0]}" --outage=0 "$lock" true
+    fails_with 69 'node \[::1\]:1: ' dlock -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 "$lock" true
 }
 
 @test "a node of a Cluster as a plain redis:// says what to use instead" {

@@ -76,7 +76,7 @@ they_keep_us_out() {
     [ "$(redis pttl "$KEY")" -gt 50000 ]
     [ ! -e "$T/ran" ]
     them release "$token"
-    run dlock -n "${US[@]}" -- sh -c 'echo "$DLOCK_LOCK_KEY"'
+    run dlock -n "${US[@]}" -- sh -c 'echo "$DLOCK_HELD_KEY"'
     equals "$status $output" "0 $KEY"
     # One that waits has it after the release, and well before the expiry.
     token=$(them acquire 60000)
@@ -152,7 +152,7 @@ we_leave_them_theirs() {
 
 # With the token that the command is told, they release our lock, which stops us.
 they_release_ours() {
-    run dlock -t 60 "${US[@]}" -- sh -c '"$@" "$DLOCK_LOCK_OWNER"; sleep 20' sh "${THEM[@]}" release "$THEIRS"
+    run dlock -t 60 "${US[@]}" -- sh -c '"$@" "$DLOCK_HELD_OWNER"; sleep 20' sh "${THEM[@]}" release "$THEIRS"
     equals "$status" 124
     [[ $output == *"the lock is lost: "*"$KEY is gone"* ]]
     key_is_gone
@@ -160,7 +160,7 @@ they_release_ours() {
 
 # With it they extend our lease too: the command lives on beyond the first one.
 they_extend_ours() {
-    run dlock -t 2s "${US[@]}" -- sh -c '"$@" "$DLOCK_LOCK_OWNER" 60000 && sleep 2.5 && echo "lived on"' sh "${THEM[@]}" extend "$THEIRS"
+    run dlock -t 2s "${US[@]}" -- sh -c '"$@" "$DLOCK_HELD_OWNER" 60000 && sleep 2.5 && echo "lived on"' sh "${THEM[@]}" extend "$THEIRS"
     equals "$status $output" '0 lived on'
     key_is_gone
 }

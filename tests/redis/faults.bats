@@ -109,14 +109,14 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     within 6000 "$start"
 }
 
-@test "Redis down at start: retried within --outage, then exit 69 with what was tried; nothing run" {
+@test "Redis down at start: retried within --retry-for, then exit 69 with what was tried; nothing run" {
     local start=$(now)
     fails_with 69 "unix://$T/redis.sock\?db=0: No such file or directory; tried [0-9]+ times in .*; the command was not run" \
-        dlock -r "$URL" --outage=500ms job touch "$T/ran"
+        dlock -r "$URL" --retry-for=500ms job touch "$T/ran"
     [ $(($(now) - start)) -ge 500 ]
     [ ! -e "$T/ran" ]
     fails_with 69 'redis://127.0.0.1:.*: Connection refused' \
-        dlock -r "redis://127.0.0.1:$(free_port)" --outage=0 job touch "$T/ran"
+        dlock -r "redis://127.0.0.1:$(free_port)" --retry-for=0 job touch "$T/ran"
     [[ $output == *'; tried once; the command'* ]]
 }
 
@@ -131,8 +131,8 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "Redis that comes up within --outage is used" {
-    dlock -r "$URL" --outage=30 job touch "$T/ran" 3>&- &
+@test "Redis that comes up within --retry-for is used" {
+    dlock -r "$URL" --retry-for=30 job touch "$T/ran" 3>&- &
     local dlock=$!
     wait_until 10 grep -q . "/proc/$dlock/cmdline"
     start_redis
@@ -144,7 +144,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 @test "a server that never answers: exit 69 within the connect timeout" {
     fake_redis mute
     local start=$(now)
-    fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+    fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
 }
@@ -159,7 +159,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local mode
     for mode in garbage huge endless cut nonsense close; do
         fake_redis $mode
-        run dlock -r "unix://$T/fake.sock" --connect-timeout=2 --outage=0 job touch "$T/ran"
+        run dlock -r "unix://$T/fake.sock" --connect-timeout=2 --retry-for=0 job touch "$T/ran"
         equals "$mode $status" "$mode 69"
         [ ! -e "$T/ran" ]
         kill "$(cat "$T/fake.pid")"
@@ -170,7 +170,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local error
     for error in 'LOADING Redis is loading' 'ERR Error running script: @user_script:3: -READONLY You cannot'; do
         fake_redis "error=$error"
-        fails_with 69 "it answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --outage=400ms job touch "$T/ran"
+        fails_with 69 "it answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --retry-for=400ms job touch "$T/ran"
         [ ! -e "$T/ran" ]
         kill "$(cat "$T/fake.pid")"
     done
@@ -331,7 +331,7 @@ next_keeps_it() {
     start_redis
     dlock -r "$URL" other true
     fake_redis delay=300 "$T/redis.sock"
-    fails_with 69 'its lease ended before the answer arrived' dlock -r "unix://$T/fake.sock" -t 100ms --outage=0 job touch "$T/ran"
+    fails_with 69 'its lease ended before the answer arrived' dlock -r "unix://$T/fake.sock" -t 100ms --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     wait_until 5 is_free
 }
@@ -352,7 +352,7 @@ next_keeps_it() {
     torture_proxy redis
     ask_proxy redis partition 0 1
     # Its clock is the test's: the answer comes when 95 % of the lease have passed.
-    with_suspends dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=160 job -- \
+    with_suspends dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --retry-for=160 job -- \
         sh -c 'echo "$DLOCK_FENCE" >"$T/fence"' 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
     echo "$dlock" >"$T/dlock.pid"
@@ -388,7 +388,7 @@ next_keeps_it() {
     start_redis redis --lua-time-limit 10
     redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- &
     wait_until 10 sh -c "redis-cli -s '$T/redis.sock' ping | grep -q BUSY"
-    dlock -v -r "$URL?db=3" --outage=20 job -- sh -c 'for n in 0 3; do redis-cli -s "$T/redis.sock" -n $n exists dlock:job; done' \
+    dlock -v -r "$URL?db=3" --retry-for=20 job -- sh -c 'for n in 0 3; do redis-cli -s "$T/redis.sock" -n $n exists dlock:job; done' \
         >"$T/out" 2>&1 3>&- &
     local dlock=$!
     sleep 0.5 # a few tries, each refused
@@ -429,7 +429,7 @@ P
     python3 "$T/resets.py" 3>&- 4>&- &
     echo $! >"$T/resets.pid"
     wait_until 10 test -e "$T/port"
-    fails_with 69 'Connection reset by peer' dlock -r "redis://127.0.0.1:$(cat "$T/port")" --outage=0 job touch "$T/ran"
+    fails_with 69 'Connection reset by peer' dlock -r "redis://127.0.0.1:$(cat "$T/port")" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -438,7 +438,7 @@ P
     dlock -r "$URL" other true
     # It is asked again at once, and may not answer that then.
     fake_redis lose=1 "$T/redis.sock" CONFIG SET maxmemory 1
-    fails_with 69 'OOM' dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
+    fails_with 69 'OOM' dlock -r "unix://$T/fake.sock" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free
 }
@@ -466,10 +466,10 @@ P
 
 @test "a name that does not resolve, or not in time: exit 69" {
     fails_with 69 'the name no-such-host.invalid cannot be resolved|was not resolved in time' \
-        dlock -r redis://no-such-host.invalid --outage=0 job touch "$T/ran"
+        dlock -r redis://no-such-host.invalid --retry-for=0 job touch "$T/ran"
     local start=$(now)
     LD_PRELOAD=$HELPERS/fault_resolver.so fails_with 69 'the name localhost was not resolved in time' \
-        dlock -r redis://localhost --connect-timeout=300ms --outage=0 job touch "$T/ran"
+        dlock -r redis://localhost --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 2000 "$start"
     [ ! -e "$T/ran" ]
 }

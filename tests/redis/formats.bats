@@ -60,7 +60,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     equals "$(redis keys '*')" '{dlock:job}:meta'
     equals "$(redis get '{dlock:job}:meta')" x
     local action
-    for action in --status '--status --json' --wait-free --ran-within=1h; do
+    for action in --status '--status --json' --wait-until-free --ran-within=1h; do
         # shellcheck disable=SC2086
         fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock $action job # not free
     done

@@ -22,7 +22,7 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
 @test "--list of a server whose SCAN goes round in a circle ends" {
     redis debug populate 5000 other 10
     fake_redis 'instead=SCAN=*2\r\n$2\r\n17\r\n*0\r\n' "$T/redis.sock"
-    fails_with 69 'its SCAN does not end; tried once' timeout 20 dlock -r "unix://$T/fake.sock" --outage=0 --list
+    fails_with 69 'its SCAN does not end; tried once' timeout 20 dlock -r "unix://$T/fake.sock" --retry-for=0 --list
 }
 
 @test "--list distinguishes locks from their companions, even keys with a hash tag, and other clients' locks" {
@@ -141,7 +141,7 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
     run dlock --status shared
     equals "$status" 0
     [[ $output == *'by another client, lease ends in '* ]]
-    fails_with 75 '' dlock --wait-free -n shared
+    fails_with 75 '' dlock --wait-until-free -n shared
     run dlock --force-release shared
     equals "$status" 0
     run dlock -n shared echo free

@@ -139,7 +139,7 @@ takes() {
     rm "$T/word"
     password_file word "$PASSWORD"
     chmod 640 "$T/word" # a group is trusted
-    fails_with 69 'No such file' dlock -r "$URL" --password-file="$T/word" --outage=0 job true
+    fails_with 69 'No such file' dlock -r "$URL" --password-file="$T/word" --retry-for=0 job true
     [ "$(id -u)" -eq 0 ] || chmod 000 "$T/word"
     [ "$(id -u)" -eq 0 ] || refused 77 'Permission denied'
 }
@@ -196,7 +196,7 @@ reads_pipe() {
         --fallback=file job touch "$T/ran"
     fails_with 77 'it refuses the user bob with' dlock -r "unix://bob:bad@$T/redis.sock?db=2" --fallback=file job touch "$T/ran"
     [[ $output != *bad* ]]
-    for action in --acquire '--extend --owner=me' '--release --owner=me' --force-release --status --wait-free; do
+    for action in --acquire '--extend --owner=me' '--release --owner=me' --force-release --status --wait-until-free; do
         # shellcheck disable=SC2086
         fails_with 77 'NOAUTH' dlock $action --json -r "$URL" job
         [[ $output == *'"code":"NOT_PERMITTED"'*'"retryable":false'* ]]
@@ -232,7 +232,7 @@ passes_on() {
     REDISCLI_AUTH=$PASSWORD passes_on -r "$URL"
     REDISCLI_AUTH=another passes_on -r "$URL" --password-file="$T/good"
     DLOCK_REDIS="redis://a:$PASSWORD@h1/1 rediss+cluster://:$PASSWORD@h2,h3" passes_on --backend=file --lock-dir="$T/locks"
-    REDISCLI_AUTH=$PASSWORD passes_on -r "unix://$T/nowhere" --outage=0 --fallback=file --lock-dir="$T/locks"
+    REDISCLI_AUTH=$PASSWORD passes_on -r "unix://$T/nowhere" --retry-for=0 --fallback=file --lock-dir="$T/locks"
     # A lock inside itself changes nothing, either.
     DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" run dlock job -- dlock job env
     [[ $status -eq 0 && $output == *"DLOCK_REDIS=unix://:$PASSWORD@$T/redis.sock"* ]]
@@ -342,7 +342,7 @@ passes_on() {
         dlock -vv --status --json job
         dlock --list --json
         dlock -vv --force-release job
-        dlock -v -r "redis://bob:$PASSWORD@localhost:$(free_port)" --outage=0 job true
+        dlock -v -r "redis://bob:$PASSWORD@localhost:$(free_port)" --retry-for=0 job true
     } >"$T/out" 2>&1 3>&- 4>&- || true
     cat "$T/report" >>"$T/out"
     grep -q SERVICE "$T/out" || grep -q refused "$T/out"
@@ -373,7 +373,7 @@ passes_on() {
         [[ $output != *"$PASSWORD"* ]]
     done
     fake_redis "instead=AUTH=-ERR nobody called bob comes in with $PASSWORD here\\r\\n+OK\\r\\n-ERR no\\r\\n" "$T/redis.sock"
-    fails_with 69 "nobody called bob comes in with \\*+ here" dlock -vv -r "unix://bob:$PASSWORD@$T/fake.sock" --outage=0 job true
+    fails_with 69 "nobody called bob comes in with \\*+ here" dlock -vv -r "unix://bob:$PASSWORD@$T/fake.sock" --retry-for=0 job true
 }
 
 @test "a blank in the password of a URL, which is wrong, does not show it either" {

@@ -12,11 +12,11 @@ taken_after() { # ERROR COMMAND...
     local error=$1
     shift
     fails_with 69 "it answered: $error.*; tried [2-9] times in ([3-9]..ms|[0-9.]+s); the command was not run" \
-        dlock -r "$URL" --outage=300ms -w 10 job touch "$T/ran"
+        dlock -r "$URL" --retry-for=300ms -w 10 job touch "$T/ran"
     [ ! -e "$T/ran" ]
-    dlock -r "$URL" --outage=20 job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    dlock -r "$URL" --retry-for=20 job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
-    wait_until 10 sh -c "tr '\0' ' ' </proc/$dlock/cmdline | grep -q outage=20"
+    wait_until 10 sh -c "tr '\0' ' ' </proc/$dlock/cmdline | grep -q retry-for=20"
     "$@"
     wait "$dlock"
     [ -e "$T/ran" ]
@@ -25,19 +25,19 @@ taken_after() { # ERROR COMMAND...
 }
 
 # bats test_tags=slow
-@test "a try ends with --outage, even the first, though each may take longer" {
+@test "a try ends with --retry-for, even the first, though each may take longer" {
     fake_redis mute
     local start=$(now)
-    fails_with 69 'tried (once, for|2 times in) [0-9]' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s job touch "$T/ran"
+    fails_with 69 'tried (once, for|2 times in) [0-9]' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --retry-for=1s job touch "$T/ran"
     [ $(($(now) - start)) -ge 1000 ]
     # One more second is for giving back what it may have taken.
     within 5000 "$start"
     [ ! -e "$T/ran" ]
     local action
-    for action in --status --wait-free '--release --owner=x' '--extend --owner=x' --force-release; do
+    for action in --status --wait-until-free '--release --owner=x' '--extend --owner=x' --force-release; do
         start=$(now)
         # shellcheck disable=SC2086
-        fails_with 69 'tried (once, for|2 times in) [0-9]' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s $action job
+        fails_with 69 'tried (once, for|2 times in) [0-9]' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --retry-for=1s $action job
         within 5000 "$start"
     done
 }
@@ -64,13 +64,13 @@ taken_after() { # ERROR COMMAND...
     export DLOCK_LOCK_DIR=$T/locks
     # shellcheck disable=SC2016
     fails_with 69 'cannot ask the store of the lock that this runs under: .*; tried [2-9] times? in [0-9.]+m?s; the command was not run' \
-        dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock --outage=1s job touch "$T/ran"; echo $? >"$T/status"
-            dlock --status --outage=0 job; echo $? >>"$T/status"; mv "$T/away" "$T/redis.sock"; exit "$(head -n 1 "$T/status")"'
+        dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock --retry-for=1s job touch "$T/ran"; echo $? >"$T/status"
+            dlock --status --retry-for=0 job; echo $? >>"$T/status"; mv "$T/away" "$T/redis.sock"; exit "$(head -n 1 "$T/status")"'
     equals "$(cat "$T/status")" $'69\n69'
     [ ! -e "$T/ran" ]
     # It answers within the outage.
     # shellcheck disable=SC2016
-    fails_with 0 'already holds the lock' dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock -v --outage=20s job touch "$T/ran" &
+    fails_with 0 'already holds the lock' dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock -v --retry-for=20s job touch "$T/ran" &
         sleep 0.5; mv "$T/away" "$T/redis.sock"; wait $!'
     [ -e "$T/ran" ]
     # A line that no ancestor has added may be an old one.
@@ -90,7 +90,7 @@ taken_after() { # ERROR COMMAND...
     redis config resetstat
     local i
     for i in {1..40}; do
-        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=5s job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+        dlock -r "unix://$T/redis.proxy" --retry-for=0 --connect-timeout=5s job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
         echo $! >"$T/given-up-$i.pid"
     done
     for i in {1..40}; do wait "$(cat "$T/given-up-$i.pid")" || equals $? 69; done
@@ -105,7 +105,7 @@ taken_after() { # ERROR COMMAND...
     start_redis
     redis set dlock:job other >/dev/null
     local start=$(now) waiter waited tried
-    dlock -r "$URL" -w 600 --outage=300ms job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    dlock -r "$URL" -w 600 --retry-for=300ms job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     waiter=$!
     wait_until 10 sh -c "redis-cli -s '$T/redis.sock' hlen '{dlock:job}:waiters' | grep -q 1"
     local i since=$(now)
@@ -173,9 +173,9 @@ E
     start_redis redis --maxclients 1
     hold_lock other -r "$URL"
     fails_with 69 "it answered: ERR max number of clients( \+ cluster connections)? reached; tried [2-9] times" \
-        dlock -r "$URL" --outage=300ms job touch "$T/ran"
+        dlock -r "$URL" --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
-    dlock -r "$URL" --outage=20 job touch "$T/ran" 3>&- 4>&- &
+    dlock -r "$URL" --retry-for=20 job touch "$T/ran" 3>&- 4>&- &
     local dlock=$!
     end_hold
     wait "$HOLDER"
@@ -186,7 +186,7 @@ E
 @test "a server that sends us away before we have said a word: its reason is reported" {
     fake_redis 'dismiss=ERR max number of clients reached'
     fails_with 69 'it answered: ERR max number of clients reached; tried once' \
-        dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
+        dlock -r "unix://$T/fake.sock" --retry-for=0 job touch "$T/ran"
     kill "$(cat "$T/fake.pid")"
     fake_redis 'dismiss=DENIED Redis is running in protected mode because ...'
     fails_with 77 'DENIED Redis is running in protected mode' dlock -r "unix://$T/fake.sock" job touch "$T/ran"
@@ -240,10 +240,10 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     start_redis
     hold_lock job -r "$URL" -t 10
     redis replicaof 127.0.0.1 1
-    fails_with 69 'READONLY' dlock -r "$URL" --outage=0 other touch "$T/ran"
+    fails_with 69 'READONLY' dlock -r "$URL" --retry-for=0 other touch "$T/ran"
     redis config set replica-serve-stale-data no
-    fails_with 69 'MASTERDOWN' dlock -r "$URL" --outage=0 other touch "$T/ran"
-    fails_with 69 'MASTERDOWN' dlock -r "$URL" --outage=0 --status other
+    fails_with 69 'MASTERDOWN' dlock -r "$URL" --retry-for=0 other touch "$T/ran"
+    fails_with 69 'MASTERDOWN' dlock -r "$URL" --retry-for=0 --status other
     [ ! -e "$T/ran" ]
     # The holder looks, and is told that now is no time for it.
     wait_until 10 has_rejected_more_than "$(rejected)"
@@ -256,7 +256,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
 
 @test "a Cluster node without slots: no lock" {
     start_redis redis --cluster-enabled yes --cluster-config-file nodes.conf --port "$(free_port)" --cluster-port "$(free_port)"
-    fails_with 69 'CLUSTERDOWN' dlock -r "$URL" --outage=0 job touch "$T/ran"
+    fails_with 69 'CLUSTERDOWN' dlock -r "$URL" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -265,8 +265,8 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     hold_lock job -r "$URL" -t 10
     redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- 4>&- &
     wait_until 10 answers BUSY
-    fails_with 69 'BUSY' dlock -r "$URL" --outage=0 --status job
-    fails_with 69 'BUSY' dlock -r "$URL" --outage=0 other touch "$T/ran"
+    fails_with 69 'BUSY' dlock -r "$URL" --retry-for=0 --status job
+    fails_with 69 'BUSY' dlock -r "$URL" --retry-for=0 other touch "$T/ran"
     end_hold
     wait_until 10 not has_command "$HOLDER"
     redis script kill
@@ -283,8 +283,8 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     stop_redis
     rm "$T/redis.sock"
     start_redis redis --key-load-delay 500 --loading-process-events-interval-bytes 1024
-    fails_with 69 'LOADING' dlock -r "$URL" --outage=0 --status job
-    run dlock -v -r "$URL" --outage=20 job echo ran
+    fails_with 69 'LOADING' dlock -r "$URL" --retry-for=0 --status job
+    run dlock -v -r "$URL" --retry-for=20 job echo ran
     equals "$status" 0
     grep -q 'waiting: .*LOADING' <<<"$output"
     grep -qx ran <<<"$output"
@@ -297,7 +297,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     redis del dlock:job
     kill -STOP "$(cat "$T/redis.pid")"
     fails_with 69 'it did not answer in time; tried once' \
-        dlock -r "$URL" --outage=0 --connect-timeout=300ms job touch "$T/ran"
+        dlock -r "$URL" --retry-for=0 --connect-timeout=300ms job touch "$T/ran"
     kill -CONT "$(cat "$T/redis.pid")"
     wait_until 10 answers PONG
     wait_until 5 sh -c "redis-cli -s '$T/redis.sock' info commandstats | grep -q 'cmdstat_eval:calls=[2-9]'"
@@ -312,7 +312,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     ask_proxy redis hold 1
     redis config resetstat
     fails_with 69 'it did not answer in time; tried once' \
-        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=300ms --owner=me job touch "$T/ran"
+        dlock -r "unix://$T/redis.proxy" --retry-for=0 --connect-timeout=300ms --owner=me job touch "$T/ran"
     wait_until 5 has_run 1
     ask_proxy redis heal
     wait_until 5 has_run 2
@@ -328,7 +328,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     dlock -r "$URL" job true
     torture_proxy redis
     ask_proxy redis hold 1
-    fails_with 0 '' dlock -r "unix://$T/redis.proxy" --outage=20 --connect-timeout=300ms job true
+    fails_with 0 '' dlock -r "unix://$T/redis.proxy" --retry-for=20 --connect-timeout=300ms job true
     local i
     for i in {1..9}; do dlock -r "$URL" job true; done
     redis config resetstat
@@ -344,7 +344,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     ask_proxy redis hold 1
     redis config resetstat
     fails_with 69 'did not answer in time' \
-        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=300ms job touch "$T/ran"
+        dlock -r "unix://$T/redis.proxy" --retry-for=0 --connect-timeout=300ms job touch "$T/ran"
     wait_until 5 has_run 1
     equals "$(redis get '{dlock:job}:meta') $(redis pttl '{dlock:job}:meta')" 'another -1'
     [ ! -e "$T/ran" ]
@@ -373,7 +373,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     redis client pause 1500 all >/dev/null
     fails_with 69 'did not answer in time' dlock -n -r "$URL" --connect-timeout=300ms other -- touch "$T/early"
     [ ! -e "$T/early" ]
-    dlock -r "$URL" --connect-timeout=300ms --outage=20 other -- sh -c "echo x >>'$T/ran'"
+    dlock -r "$URL" --connect-timeout=300ms --retry-for=20 other -- sh -c "echo x >>'$T/ran'"
     [ $(($(now) - start)) -ge 1400 ]
     equals "$(cat "$T/ran")" x
     equals "$(redis exists dlock:other)" 0
@@ -383,14 +383,14 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "--wait-free tries a server that is down no longer than --wait, and once with -n" {
+@test "--wait-until-free tries a server that is down no longer than --wait, and once with -n" {
     local start=$(now) socket=$T/none.sock
-    fails_with 69 'tried once' dlock -r "unix://$socket" --wait-free -n job
-    fails_with 69 'tried [2-9] times' dlock -r "unix://$socket" --wait-free -w 300ms job
+    fails_with 69 'tried once' dlock -r "unix://$socket" --wait-until-free -n job
+    fails_with 69 'tried [2-9] times' dlock -r "unix://$socket" --wait-until-free -w 300ms job
     within 300 "$start"
     fake_redis mute
     start=$(now)
-    fails_with 69 'did not answer in time; tried once' dlock -r "unix://$T/fake.sock" --wait-free -w 300ms job
+    fails_with 69 'did not answer in time; tried once' dlock -r "unix://$T/fake.sock" --wait-until-free -w 300ms job
     within 300 "$start"
 }
 
@@ -404,20 +404,20 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     grep -qx ran <<<"$output"
     is_free
     LD_PRELOAD=$HELPERS/fault_resolver_again.so fails_with 69 'cannot be resolved: Temporary failure.*; tried once' \
-        dlock -r "redis://localhost:$port" --outage=0 --status job
+        dlock -r "redis://localhost:$port" --retry-for=0 --status job
 }
 
-@test "a dlock that is frozen for longer than -w or --outage reads the answer that has arrived before it looks at the clock" {
+@test "a dlock that is frozen for longer than -w or --retry-for reads the answer that has arrived before it looks at the clock" {
     start_redis
     dlock -r "$URL" job true # so that the scripts are known
     local holder taker looker
     for holder in {1..40}; do dlock -r "$URL" --acquire -s many >/dev/null; done
     dlock -r "$URL" --status many >/dev/null
     fake_redis delay=1000 "$T/redis.sock"
-    dlock -r "unix://$T/fake.sock" -w 1500ms --outage=1500ms job -- touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    dlock -r "unix://$T/fake.sock" -w 1500ms --retry-for=1500ms job -- touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     taker=$!
     # An answer that is read in many pieces.
-    dlock -r "unix://$T/fake.sock" --outage=1500ms --status --json many >"$T/state" 2>>"$T/err" 3>&- 4>&- &
+    dlock -r "unix://$T/fake.sock" --retry-for=1500ms --status --json many >"$T/state" 2>>"$T/err" 3>&- 4>&- &
     looker=$!
     wait_until 10 is_held
     wait_until 10 eval '[ "$(grep -c connection "$T/fake.log")" = 2 ]'
@@ -530,7 +530,7 @@ echo $! >"$T/redis.pid"
 until redis-cli -s "$T/redis.sock" ping; do sleep 0.02; done >/dev/null 2>&1
 dlock -r "unix://$T/redis.sock" job sh -c 'until [ -e "$T/go" ]; do sleep 0.02; done' 2>"$T/holder.err" &
 until redis-cli -s "$T/redis.sock" exists dlock:job | grep -q 1; do sleep 0.02; done
-dlock -r redis://127.0.0.1:7777 --outage=60 -v job touch "$T/ran" </dev/null 2>"$T/waiter.err" &
+dlock -r redis://127.0.0.1:7777 --retry-for=60 -v job touch "$T/ran" </dev/null 2>"$T/waiter.err" &
 waiter=$!
 until redis-cli -s "$T/redis.sock" zcard '{dlock:job}:queue' | grep -q 1; do sleep 0.02; done
 established() { ss -Htno state established dport = :7777 | grep -E "${1-}"; } >/dev/null
@@ -559,6 +559,6 @@ E
 
 @test "a firewall that denies the connection is an outage, not the end: exit 69" {
     LD_PRELOAD=$HELPERS/fault_connect_denied.so fails_with 69 'Permission denied; tried [2-9]' \
-        dlock -r redis://127.0.0.1:1 --outage=300ms job touch "$T/ran"
+        dlock -r redis://127.0.0.1:1 --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

@@ -27,12 +27,12 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     start_pair
     local start=$(now)
     fails_with 69 'only 1 of 2 replicas had the lock in time; tried once' \
-        dlock --wait-replicas=2 --connect-timeout=400ms --outage=0 job touch "$T/ran"
+        dlock --wait-replicas=2 --connect-timeout=400ms --retry-for=0 job touch "$T/ran"
     is_free
     within 0 "$start"
     pause_replica
     fails_with 69 'only 0 of 1 replicas had the lock in time; tried [2-9]' \
-        dlock --wait-replicas=1 --connect-timeout=300ms --outage=500ms job touch "$T/ran"
+        dlock --wait-replicas=1 --connect-timeout=300ms --retry-for=500ms job touch "$T/ran"
     resume_replica
     is_free
     [ ! -e "$T/ran" ]
@@ -40,7 +40,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     pause_replica
     start=$(now)
     fails_with 69 'only 0 of 1 replicas had the lock in time; tried (once|2 times)' \
-        dlock --wait-replicas=1 --connect-timeout=20s --outage=1s job touch "$T/ran"
+        dlock --wait-replicas=1 --connect-timeout=20s --retry-for=1s job touch "$T/ran"
     within 5000 "$start"
     resume_replica
     # The lease bounds it as well.
@@ -53,7 +53,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "a replica that is slow to get it: tried again with the same take, and no other gets in between" {
     start_pair
     pause_replica
-    dlock --wait-replicas=1 --connect-timeout=300ms --outage=30s job -- sh -c 'echo ran >>"$T/ran"; exit 5' 2>"$T/err" 3>&- 4>&- &
+    dlock --wait-replicas=1 --connect-timeout=300ms --retry-for=30s job -- sh -c 'echo ran >>"$T/ran"; exit 5' 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
     wait_until 10 is_taken
     fails_with 75 '' dlock -n job true
@@ -75,7 +75,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     ran 'first second '
     rm "$T/held.end" "$T/held" "$T/order"
     hold_lock job
-    queue late --wait-replicas=1 --connect-timeout=700ms --outage=0
+    queue late --wait-replicas=1 --connect-timeout=700ms --retry-for=0
     pause_replica
     end_hold
     ended late 69
@@ -87,7 +87,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "the connection ends at WAIT: nothing run, and the lock is given back" {
     start_pair
     fake_redis closing=WAIT "$T/a.sock"
-    fails_with 69 'closed the connection' dlock -r "unix://$T/fake.sock" --wait-replicas=1 --outage=300ms job touch "$T/ran"
+    fails_with 69 'closed the connection' dlock -r "unix://$T/fake.sock" --wait-replicas=1 --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(takes)" 1
     is_free
@@ -99,7 +99,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     pause_replica
     fake_redis lose=1 "$T/a.sock"
     fails_with 69 'only 0 of 1 replicas' \
-        dlock -r "unix://$T/fake.sock" --wait-replicas=1 --connect-timeout=300ms --outage=2s job touch "$T/ran"
+        dlock -r "unix://$T/fake.sock" --wait-replicas=1 --connect-timeout=300ms --retry-for=2s job touch "$T/ran"
     resume_replica
     [ ! -e "$T/ran" ]
     equals "$(takes)" 1
@@ -118,7 +118,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 
 @test "a master that wants replicas and has none: an outage" {
     start_redis a --min-replicas-to-write 1
-    fails_with 69 'NOREPLICAS' dlock --outage=300ms job touch "$T/ran"
+    fails_with 69 'NOREPLICAS' dlock --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -126,7 +126,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     start_redis a
     hold_lock job
     at_a replicaof 127.0.0.1 1
-    fails_with 69 'READONLY' dlock --outage=300ms other touch "$T/ran"
+    fails_with 69 'READONLY' dlock --retry-for=300ms other touch "$T/ran"
     [ ! -e "$T/ran" ]
     end_hold
     # Its command has ended, and it tries to release.

@@ -90,7 +90,7 @@ nonsense() {
     bytes ''
     fake_redis "spoilt=$T/reply" "$T/redis.sock"
     hold_lock job -r "unix://$T/fake.sock" -t 60 --connect-timeout=200ms
-    dlock -r "unix://$T/fake.sock" --outage=60 --connect-timeout=200ms job echo next >"$T/out" 2>&1 3>&- 4>&- &
+    dlock -r "unix://$T/fake.sock" --retry-for=60 --connect-timeout=200ms job echo next >"$T/out" 2>&1 3>&- 4>&- &
     local waiter=$! line before
     wait_until 10 sh -c "[ \"\$(redis-cli -s '$T/redis.sock' zcard '{dlock:job}:queue')\" = 1 ]"
     while read -r line; do
@@ -121,7 +121,7 @@ nonsense() {
     fake_redis "$T/reply"
     while read -r line; do
         bytes "$line"
-        run dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --outage=0 -n job touch "$T/ran"
+        run dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --retry-for=0 -n job touch "$T/ran"
         equals "$status ${line::80}" "69 ${line::80}"
         [ ! -e "$T/ran" ]
     done < <(nonsense)
@@ -131,9 +131,9 @@ nonsense() {
     # What the test above stands on: its fake server can be believed.
     bytes "+OK\\r\\n$(held ':1\r\n')"
     fake_redis "$T/reply"
-    fails_with 75 '' dlock -r "unix://$T/fake.sock" --outage=0 -n job touch "$T/ran"
+    fails_with 75 '' dlock -r "unix://$T/fake.sock" --retry-for=0 -n job touch "$T/ran"
     bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
-    dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+    dlock -r "unix://$T/fake.sock" --retry-for=0 job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
     wait_until 10 test -e "$T/ran"
     kill %1
 }
@@ -142,7 +142,7 @@ nonsense() {
     bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
     fake_redis "$T/reply"
     fails_with 69 'it answered more than it was asked' \
-        dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --outage=0 job touch "$T/ran"
+        dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -153,7 +153,7 @@ nonsense() {
         fake_redis "$mode=$T/reply"
         start=$(now)
         fails_with 69 "fake.sock.*: it(s reply is longer than 16 MB, or has no end|s reply is not the Redis protocol| did not answer in time);" \
-            dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+            dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
         within 0 "$start"
         kill "$(cat "$T/fake.pid")"
     done
@@ -162,7 +162,7 @@ nonsense() {
     fake_redis "flood=$T/reply"
     start=$(now)
     fails_with 69 "it(s reply is longer than 16 MB, or has no end| did not answer in time);" \
-        dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+        dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
 }
@@ -172,11 +172,11 @@ nonsense() {
     { printf '+OK\r\n*262000\r\n'; yes '+' | head -n 261000 | sed 's/$/\r/'; } >"$T/reply"
     fake_redis "$T/reply"
     (ulimit -v 120000; fails_with 69 'it (did not answer in time|closed)' \
-        dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --outage=0 job touch "$T/ran")
+        dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --retry-for=0 job touch "$T/ran")
     # Sixteen million of them would be a gigabyte.
     { printf '+OK\r\n'; printf '*200000\r\n%.0s' 1 2 3 4 5 6; yes '+' | head -n 1000000 | sed 's/$/\r/'; } >"$T/reply"
     (ulimit -v 120000; fails_with 69 'its reply is not the Redis protocol' \
-        dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --outage=0 job touch "$T/ran")
+        dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --retry-for=0 job touch "$T/ran")
     [ ! -e "$T/ran" ]
 }
 

@@ -59,10 +59,10 @@ fail_over() {
     fake_sentinel fake "${twice[@]}"
     for bad in "${all[@]}"; do
         start=$(now)
-        run dlock -r "redis+sentinel://127.0.0.1:$PORT,$good/prime" --connect-timeout=600ms --outage=0 job echo in
+        run dlock -r "redis+sentinel://127.0.0.1:$PORT,$good/prime" --connect-timeout=600ms --retry-for=0 job echo in
         equals "$bad: $status $output" "$bad: 0 in"
         within 600 "$start"
-        run dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" --connect-timeout=200ms --outage=0 job touch "$T/ran"
+        run dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" --connect-timeout=200ms --retry-for=0 job touch "$T/ran"
         [ "$status" = 69 ] || [[ "$bad $status" == '*-1'*78 || "$bad $status" == '$-1'*78 ]] || { echo "$bad: $status $output"; false; }
     done
     [ ! -e "$T/ran" ]
@@ -71,7 +71,7 @@ fail_over() {
 @test "no Sentinel can be reached: 69 with how many were tried and what the last one said" {
     local down=127.0.0.1:$(free_port)
     fails_with 69 "redis\+sentinel://$down,$down/prime/0: 2 Sentinels were asked for the master prime without success; Sentinel $down: Connection refused; tried [2-9]" \
-        dlock -r "redis+sentinel://$down,$down/prime" --outage=300ms job touch "$T/ran"
+        dlock -r "redis+sentinel://$down,$down/prime" --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -86,7 +86,7 @@ fail_over() {
     fails_with 78 "it runs no scripts; if it is a Sentinel, use redis\+sentinel://; it answered: ERR unknown" \
         dlock -r "redis://127.0.0.1:$S" job touch "$T/ran"
     # One that cannot be reached may know it.
-    fails_with 69 'without success' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --outage=0 job touch "$T/ran"
+    fails_with 69 'without success' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -137,7 +137,7 @@ fail_over() {
     start_pair
     fake_sentinel stale "$(address 127.0.0.1 "$B")"
     fails_with 69 "127.0.0.1 port $B is a replica: a failover is under way; tried [2-9]" \
-        dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" --outage=300ms job touch "$T/ran"
+        dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
     fake_sentinel late "$(address 127.0.0.1 "$B")" "$(address 127.0.0.1 1)" "$(address 127.0.0.1 "$A")"
     run dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" job -- redis-cli -s "$T/a.sock" exists dlock:job
@@ -160,7 +160,7 @@ fail_over() {
         equals "$(at_b exists dlock:job)" 0
     done
     # Then it takes no second try.
-    run dlock -r "redis+sentinel://127.0.0.1:$PORT,127.0.0.1:$S/prime" --outage=0 job echo in
+    run dlock -r "redis+sentinel://127.0.0.1:$PORT,127.0.0.1:$S/prime" --retry-for=0 job echo in
     equals "$status $output" '0 in'
 }
 
@@ -237,7 +237,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     start_sentinel s && S=$PORT
     at_a acl setuser bob on '>pw' '~*' '&*' +@all -subscribe
     at_a set dlock:job somebody px 60000
-    dlock -r "redis+sentinel://bob:pw@127.0.0.1:$S/prime" --outage=0 job echo ran >"$T/out" 2>&1 3>&- 4>&- &
+    dlock -r "redis+sentinel://bob:pw@127.0.0.1:$S/prime" --retry-for=0 job echo ran >"$T/out" 2>&1 3>&- 4>&- &
     wait_until 5 eval '[ "$(at_a zcard "{dlock:job}:queue")" = 1 ]'
     at_a client kill user bob
     at_a del dlock:job
@@ -294,9 +294,9 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
 @test "the master dies while locks are held and waited for: held on, and no waiter is lost or doubled" {
     start_failover
     at_a set dlock:job somebody px 60000
-    hold_lock own --outage=30s -t 1m
-    queue first --outage=30s
-    queue second --outage=30s
+    hold_lock own --retry-for=30s -t 1m
+    queue first --retry-for=30s
+    queue second --retry-for=30s
     wait_until 5 is_told "$S" 3
     wait_until 5 eval '[ "$(at_b zcard "{dlock:job}:queue")" = 2 ]'
     stop_redis a

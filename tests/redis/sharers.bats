@@ -180,7 +180,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
         equals "$(redis pexpire "dlock:job$mode" 60000)" 1 # of its own it lasts half a lease longer
     done
     for mode in --shared --slots=2; do
-        wait_until 10 dlock -q --wait-free -n "job$mode"
+        wait_until 10 dlock -q --wait-until-free -n "job$mode"
         fails_with 1 'the lock is free' dlock --force-release "job$mode"
         equals "$(redis exists "dlock:job$mode") $(redis hget "{dlock:job$mode}:meta" removed)" '0 '
     done

@@ -21,7 +21,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     start_tls_redis
     listener flood
     start=$(now)
-    fails_with 69 'TLS: it keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    fails_with 69 'TLS: it keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
     redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
@@ -81,7 +81,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     for version in TLSv1.2 TLSv1.3; do
         redis config set tls-protocols "$version" >/dev/null
         for host in localhost 127.0.0.1; do
-            run dlock -r "rediss://$host:$PORT" job -- sh -c 'echo "$DLOCK_LOCK_BACKEND $(redis-cli -s "$T/redis.sock" exists "$DLOCK_LOCK_KEY")"'
+            run dlock -r "rediss://$host:$PORT" job -- sh -c 'echo "$DLOCK_HELD_BACKEND $(redis-cli -s "$T/redis.sock" exists "$DLOCK_HELD_KEY")"'
             equals "$status $output" '0 redis 1'
             is_free
         done
@@ -160,8 +160,8 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     unset DLOCK_CACERT
     redis config set tls-auth-clients yes >/dev/null
     cd "$CERTS" || return
-    export DLOCK_REDIS=$URL DLOCK_CACERT=ca.pem DLOCK_CERT=server.pem DLOCK_KEY=server.key
-    run dlock job -- sh -c 'echo "$DLOCK_LOCK_KEY"; dlock --extend && dlock job -- dlock other -- echo inner'
+    export DLOCK_REDIS=$URL DLOCK_CACERT=ca.pem DLOCK_CLIENT_CERT=server.pem DLOCK_CLIENT_KEY=server.key
+    run dlock job -- sh -c 'echo "$DLOCK_HELD_KEY"; dlock --extend && dlock job -- dlock other -- echo inner'
     equals "$status $output" $'0 dlock:job\ninner'
 }
 
@@ -298,12 +298,12 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     make_authority stranger
     for version in TLSv1.2 TLSv1.3; do
         redis config set tls-protocols "$version" >/dev/null
-        fails_with 77 'it requires a client certificate \(--cert and --key\)' dlock -r "$URL" job touch "$T/ran"
-        fails_with 77 'it rejected our certificate \(--cert\)' \
-            dlock -r "$URL" --cert="$CERTS/stranger.pem" --key="$CERTS/stranger.key" job touch "$T/ran"
-        run dlock -r "$URL" --cert="$CERTS/server.pem" --key="$CERTS/server.key" job echo ran
+        fails_with 77 'it requires a client certificate \(--client-cert and --client-key\)' dlock -r "$URL" job touch "$T/ran"
+        fails_with 77 'it rejected our certificate \(--client-cert\)' \
+            dlock -r "$URL" --client-cert="$CERTS/stranger.pem" --client-key="$CERTS/stranger.key" job touch "$T/ran"
+        run dlock -r "$URL" --client-cert="$CERTS/server.pem" --client-key="$CERTS/server.key" job echo ran
         equals "$version $status $output" "$version 0 ran"
-        run dlock -r "$URL" --cert="$CERTS/both.pem" job echo ran
+        run dlock -r "$URL" --client-cert="$CERTS/both.pem" job echo ran
         equals "$version $status $output" "$version 0 ran"
     done
     [ ! -e "$T/ran" ]
@@ -314,7 +314,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
     let_others_into "$CERTS" || skip 'needs root, to become another user, who reaches the program'
     chmod 644 "$CERTS/ca.pem" && install -m 600 -o 65534 "$CERTS/both.pem" "$CERTS/theirs.pem"
-    run "${user[@]}" "$DLOCK" -r "$URL" --cert="$CERTS/theirs.pem" job -- sh -c 'head -c 1 /proc/$PPID/environ && echo read'
+    run "${user[@]}" "$DLOCK" -r "$URL" --client-cert="$CERTS/theirs.pem" job -- sh -c 'head -c 1 /proc/$PPID/environ && echo read'
     [[ $output == *'Permission denied'* && $output != *read ]]
 }
 
@@ -328,29 +328,29 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     mkfifo -m 600 "$T/pipe"
     fails_with 78 '--cacert: .*: it is a pipe or a device' dlock -r "$url" --cacert=<(cat "$cert") job true
     fails_with 78 "--cacert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cacert="$T/pipe" job true
-    fails_with 78 "--cert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cert="$T/pipe" --key="$key" job true
-    fails_with 78 "--key: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cert="$cert" --key="$T/pipe" job true
+    fails_with 78 "--client-cert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --client-cert="$T/pipe" --client-key="$key" job true
+    fails_with 78 "--client-key: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --client-cert="$cert" --client-key="$T/pipe" job true
     DLOCK_CACERT=/nowhere fails_with 78 'DLOCK_CACERT: /nowhere: cannot read it' dlock -r "$url" job true
     mkdir -p "$HOME/.config/dlock"
-    printf 'cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
-    fails_with 78 'dlock.conf:1: cert: /nowhere: cannot read it' dlock -r "$url" job true
+    printf 'client-cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
+    fails_with 78 'dlock.conf:1: client-cert: /nowhere: cannot read it' dlock -r "$url" job true
     rm "$HOME/.config/dlock/dlock.conf"
-    fails_with 78 '--key: a key needs its certificate; add --cert=FILE' dlock -r "$url" --key="$key" job true
-    fails_with 78 "--cert: $T/empty: there is no usable certificate" dlock -r "$url" --cert="$T/empty" job true
-    fails_with 78 "--cert: $cert: .*others can read it|--cert: $cert: there is no private key" dlock -r "$url" --cert="$cert" job true
-    fails_with 78 "--key: $CERTS/ca.key: this key does not match the certificate" \
-        dlock -r "$url" --cert="$cert" --key="$CERTS/ca.key" job true
+    fails_with 78 '--client-key: a key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
+    fails_with 78 "--client-cert: $T/empty: there is no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true
+    fails_with 78 "--client-cert: $cert: .*others can read it|--client-cert: $cert: there is no private key" dlock -r "$url" --client-cert="$cert" job true
+    fails_with 78 "--client-key: $CERTS/ca.key: this key does not match the certificate" \
+        dlock -r "$url" --client-cert="$cert" --client-key="$CERTS/ca.key" job true
     cp "$key" "$T/open.key" && chmod 644 "$T/open.key"
-    fails_with 78 "--key: $T/open.key: it holds a private key, and others can read it" \
-        dlock -r "$url" --cert="$cert" --key="$T/open.key" job true
+    fails_with 78 "--client-key: $T/open.key: it holds a private key, and others can read it" \
+        dlock -r "$url" --client-cert="$cert" --client-key="$T/open.key" job true
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
-    fails_with 78 "--key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
+    fails_with 78 "--client-key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --client-cert="$cert" --client-key="$T/locked.key" job true </dev/null
     # What may not be read is refused, as a password file is.
     if let_others_into "$CERTS"; then
         local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
         chmod 644 "$cert"
         DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
-            "${user[@]}" "$DLOCK" -r "$url" --cert="$cert" --key="$key" job true
+            "${user[@]}" "$DLOCK" -r "$url" --client-cert="$cert" --client-key="$key" job true
     fi
     # Where there is no TLS, they are for other runs.
     start_redis
@@ -362,15 +362,15 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 @test "TLS meant and none there, or the other way round: exit 69 with what may be meant" {
     start_tls_redis
-    fails_with 69 'use rediss://; tried [2-9]' dlock -r "redis://localhost:$PORT" --outage=300ms job touch "$T/ran"
+    fails_with 69 'use rediss://; tried [2-9]' dlock -r "redis://localhost:$PORT" --retry-for=300ms job touch "$T/ran"
     local port=$(free_port)
     redis config set port "$port" >/dev/null
-    fails_with 69 'use redis://' dlock -r "rediss://localhost:$port" --connect-timeout=500ms --outage=0 job touch "$T/ran"
+    fails_with 69 'use redis://' dlock -r "rediss://localhost:$port" --connect-timeout=500ms --retry-for=0 job touch "$T/ran"
     listener close
     fails_with 69 'it closed the connection during the TLS handshake; if the server does not use TLS, use redis://' \
-        dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+        dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
     fails_with 69 'before sending anything, .*; if the server uses TLS, use rediss://' \
-        dlock -r "redis://127.0.0.1:$PORT" --outage=0 job touch "$T/ran"
+        dlock -r "redis://127.0.0.1:$PORT" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -378,7 +378,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     start_redis
     listener proxy "$T/redis.sock"
     dlock --redis="unix://$T/redis.sock" --acquire -t 60s --owner=other job >/dev/null
-    dlock -v -r "redis://127.0.0.1:$PORT" -w 20s --outage=300ms job touch "$T/ran" 2>"$T/said" 3>&- 4>&- &
+    dlock -v -r "redis://127.0.0.1:$PORT" -w 20s --retry-for=300ms job touch "$T/ran" 2>"$T/said" 3>&- 4>&- &
     local waiter=$! status=0
     wait_until 10 is_waiting
     kill -KILL "$(cat "$T/redis.pid")"
@@ -392,7 +392,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     listener mute
     local start=$(now)
     fails_with 69 'the TLS handshake was not answered in time' \
-        dlock -r "rediss://127.0.0.1:$PORT" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+        dlock -r "rediss://127.0.0.1:$PORT" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     start=$(now)
     run timeout --preserve-status -s INT 0.3 dlock -r "rediss://127.0.0.1:$PORT" --connect-timeout=60 job touch "$T/ran"
@@ -403,7 +403,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 @test "a server with TLS 1.1 alone: exit 69 that says so" {
     listener old "$CERTS/server.pem" "$CERTS/server.key"
-    fails_with 69 '1\.2 is the minimum' dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    fails_with 69 '1\.2 is the minimum' dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -456,7 +456,7 @@ cut_off() {
     wait_until 10 not has_ours
 } >/dev/null
 
-@test "renewed --cacert, --cert and --key are read during a lease once a certificate is refused: watched and released" {
+@test "renewed --cacert, --client-cert and --client-key are read during a lease once a certificate is refused: watched and released" {
     local status=0
     make_authority next 2>/dev/null
     make_certificate mine ca DNS:mine
@@ -464,7 +464,7 @@ cut_off() {
     make_certificate next-mine next DNS:mine
     for file in ca.pem mine.pem mine.key; do cp "$CERTS/$file" "$T/$file"; done
     start_tls_redis --tls-auth-clients yes
-    hold_lock job -r "$URL" --ttl=1h --cacert="$T/ca.pem" --cert="$T/mine.pem" --key="$T/mine.key"
+    hold_lock job -r "$URL" --ttl=1h --cacert="$T/ca.pem" --client-cert="$T/mine.pem" --client-key="$T/mine.key"
     wait_until 10 has_ours
     # The issuer of the server's certificate.
     show_certificate next-server
@@ -561,7 +561,7 @@ node_has() { node "$1" "${@:3}" | grep -q "$2"; }
     ln "$T/redis.sock" "$T/root/redis.sock" # the same socket under another name
     equals "$(alone --backend=file hello -- /dlock --version)" "$("$DLOCK" --version)"
     equals "$(alone -r unix:///redis.sock hello -- /dlock --version)" "$("$DLOCK" --version)"
-    fails_with 77 'its certificate is from an unknown issuer' alone -r "$URL" --outage=0 hello -- /dlock --version
+    fails_with 77 'its certificate is from an unknown issuer' alone -r "$URL" --retry-for=0 hello -- /dlock --version
     cp "$CERTS/ca.pem" "$T/root/etc/ssl/certs/ca-certificates.crt"
     equals "$(alone -r "$URL" hello -- /dlock --version)" "$("$DLOCK" --version)"
     mv "$T/root/etc/ssl/certs/ca-certificates.crt" "$T/root/own.pem"

@@ -398,7 +398,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
         is_free
     done
     fake_redis closing=SETNAME "$T/redis.sock"
-    dlock -n --outage=0 -r "$FAKE" job true
+    dlock -n --retry-for=0 -r "$FAKE" job true
     fails_with 0 'ok +login' dlock -r "$FAKE" --doctor job
 }
 

@@ -374,7 +374,7 @@ long_silent() {
     start_redis
     local i
     take_by_hand
-    for i in {1..10}; do queue "$i" --outage=30s; done
+    for i in {1..10}; do queue "$i" --retry-for=30s; done
     redis save
     stop_redis
     start_redis # it has the lock, and the queue
@@ -389,7 +389,7 @@ long_silent() {
     start_redis
     local i
     take_by_hand
-    for i in {1..10}; do queue "$i" --outage=30s; done
+    for i in {1..10}; do queue "$i" --retry-for=30s; done
     stop_redis
     start_redis
     for i in {1..10}; do ended "$i"; done
@@ -421,10 +421,10 @@ long_silent() {
     equals "$(order)" 'a b '
 }
 
-@test "the server goes and does not come back: 69 after --outage" {
+@test "the server goes and does not come back: 69 after --retry-for" {
     start_redis
     take_by_hand
-    queue a --outage=1s
+    queue a --retry-for=1s
     stop_redis
     ended a 69
 }
@@ -482,7 +482,7 @@ long_silent() {
     start_redis
     plant 3
     redis replicaof 127.0.0.1 1
-    fails_with 69 READONLY dlock -n --outage=300ms job true
+    fails_with 69 READONLY dlock -n --retry-for=300ms job true
     equals "$(timeout 20 redis-cli -s "$T/redis.sock" ping)" PONG
     redis replicaof no one
     manual_user

@@ -32,10 +32,10 @@ setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..
     start_redis redis --port "$port"
     equals "$(dlock --redis="redis://localhost:$port" job -- echo held)" held
     equals "$(dlock --backend=file job -- echo held)" held
-    equals "$(dlock --backend=file --hash=sha256 job -- sh -c 'echo $DLOCK_LOCK_KEY')" \
-        "$("$DLOCK" --backend=file --hash=sha256 job -- sh -c 'echo $DLOCK_LOCK_KEY')"
+    equals "$(dlock --backend=file --hash=sha256 job -- sh -c 'echo $DLOCK_HELD_KEY')" \
+        "$("$DLOCK" --backend=file --hash=sha256 job -- sh -c 'echo $DLOCK_HELD_KEY')"
     fails_with 69 'the TLS handshake was not answered in time' \
-        dlock --redis="rediss://localhost:$port" --connect-timeout=300ms --outage=0 job -- touch ran
+        dlock --redis="rediss://localhost:$port" --connect-timeout=300ms --retry-for=0 job -- touch ran
     [[ $(dlock --version) == *'(static, glibc; OpenSSL 3.'*'; hiredis '* ]]
     [ ! -e ran ]
 }

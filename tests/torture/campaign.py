@@ -95,7 +95,7 @@ class Campaign:
         self.read_to, self.unread = 0, b""
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith("DLOCK_") and name not in ("NOTIFY_SOCKET", "XDG_CONFIG_HOME", "REDISCLI_AUTH")}
-        self.env.update(HOME=work, DLOCK_OUTAGE=OUTAGE)
+        self.env.update(HOME=work, DLOCK_RETRY_FOR=OUTAGE)
         self.other_clock = Elsewhere(work) if any(stage.namespaces for stage in stages) else None
         if self.other_clock is not None:
             stack.callback(self.other_clock.close)
@@ -323,7 +323,7 @@ class Campaign:
     def look_at_memory(self, stage, lock):
         """What the lock says of its runs, once nobody holds it: of one that was killed it is known when its lease is over."""
         argv = [self.newest] + stage.looking() + ["--quiet"]
-        subprocess.call(argv + ["--wait-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
+        subprocess.call(argv + ["--wait-until-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
         said, past = (subprocess.run(argv + [what, "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
                                      stdout=subprocess.PIPE, check=False).stdout for what in ("--status", "--history"))
         ahead = time.time() - now()

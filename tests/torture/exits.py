@@ -18,7 +18,7 @@ TOO_SLOW = ("did not answer in time", "the connection timed out", "the TLS hands
             "its lease ended before the answer arrived")
 # How long -n waits for the guard of a holder of its host that has ended (run/acquisition.c).
 GUARD_MOST = 0.5
-# Beside --outage: connecting, the queue, and the machine.
+# Beside --retry-for: connecting, the queue, and the machine.
 AROUND_A_FAULT = 3.0
 
 

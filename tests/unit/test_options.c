@@ -13,7 +13,7 @@ static const char *const actions[] = {
     [ACTION_RUN] = "run",         [ACTION_ACQUIRE] = "acquire",
     [ACTION_ATTACH] = "attach",   [ACTION_EXTEND] = "extend",
     [ACTION_RELEASE] = "release", [ACTION_FORCE_RELEASE] = "force-release",
-    [ACTION_STATUS] = "status",   [ACTION_WAIT_FREE] = "wait-free",
+    [ACTION_STATUS] = "status",   [ACTION_WAIT_UNTIL_FREE] = "wait-until-free",
     [ACTION_LIST] = "list",       [ACTION_CURRENT] = "current",
     [ACTION_HISTORY] = "history", [ACTION_RAN_WITHIN] = "ran-within",
     [ACTION_DOCTOR] = "doctor",   [ACTION_PRINT_CONFIG] = "print-config",
@@ -78,7 +78,7 @@ static const char *show(const struct options *options)
     add_duration("ttl", options->ttl, DURATION_S(3600));
     add_duration("hold-at-least", options->hold_at_least, DURATION_ZERO);
     add_duration("grace", options->grace, (struct duration){-1});
-    add_duration("outage", options->outage, DURATION_S(10));
+    add_duration("retry-for", options->retry_for, DURATION_S(10));
     add_duration("connect-timeout", options->connect_timeout, DURATION_S(3));
     add_text("owner", options->owner, NULL);
     add_text("owner-file", options->owner_file, NULL);
@@ -138,7 +138,7 @@ TEST(test_words)
         {"--release --owner=x job", "release name=job owner=x"},
         {"--force-release job", "force-release name=job"},
         {"--status --json job", "status name=job json"},
-        {"--wait-free -w 5 job", "wait-free name=job wait=5s"},
+        {"--wait-until-free -w 5 job", "wait-until-free name=job wait=5s"},
         {"--list", "list"},
         {"--list job*", "list name=job*"},
         {"--current", "current"},
@@ -191,7 +191,7 @@ TEST(test_values)
         {"--grace=9.9 -t 10", " ttl=10s grace=9.9s"},
         {"--grace=0", " grace=0"},
         {"--hold-at-least=10 -t 10", " ttl=10s hold-at-least=10s"},
-        {"--outage=0", " outage=0"},
+        {"--retry-for=0", " retry-for=0"},
         {"--connect-timeout=1ms", " connect-timeout=1ms"},
         {"--owner=a-b", " owner=a-b"},
         {"--prefix=", " prefix="},
@@ -414,7 +414,7 @@ TEST(test_wrong_values)
         {"--wait=x", "--wait: 'x': it is not a number"},
         {"--timeout=x", "--wait: 'x': it is not a number"},
         {"--grace=x", "--grace: 'x'"},
-        {"--outage=x", "--outage: 'x'"},
+        {"--retry-for=x", "--retry-for: 'x'"},
         {"--hold-at-least=x", "--hold-at-least: 'x'"},
         {"--connect-timeout=x", "--connect-timeout: 'x'"},
         {"--connect-timeout=0", "--connect-timeout: '0': it must be at least 1ms"},
@@ -520,15 +520,15 @@ TEST(test_wrong_words)
         {"--status -t 5 job", "--ttl has no effect with --status"},
         {"--release -w 5 job", "--wait has no effect with --release"},
         {"--acquire --tree job", "--tree has no effect with --acquire"},
-        {"--wait-free --owner=x job", "--owner has no effect with --wait-free"},
+        {"--wait-until-free --owner=x job", "--owner has no effect with --wait-until-free"},
         {"--extend --owner=x", "--owner: the lock's name is missing"},
         {"--release --owner-file=/f", "--owner-file: the lock's name is missing"},
         {"--release --owner-file=/f --owner=x job",
          "--owner-file: --owner gives the token already"},
         {"--acquire -E 0 job",
          "--conflict-exit-code: for --acquire, 0 means that the lock is held"},
-        {"--wait-free -E 0 job",
-         "--conflict-exit-code: for --wait-free, 0 means that the lock is free"},
+        {"--wait-until-free -E 0 job",
+         "--conflict-exit-code: for --wait-until-free, 0 means that the lock is free"},
         {"--acquire --lock-file=/f job",
          "--lock-file: that file stores no record, which --acquire needs"},
         {"--list --lock-file=/f", "--lock-file: that file stores no record, which --list needs"},
