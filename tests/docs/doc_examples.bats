@@ -267,11 +267,9 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(example doc/dlock.1 'flock -n /tmp/backup.lock' /tmp/ "$T/" | grep -c "$today")" 2
 }
 
-@test "examples: several steps, extended in the middle, released early; looking, and the doctor" {
-    example doc/dlock.1 'token=$(dlock --acquire --wait' >"$T/out"
-    is_free deploy
+@test "examples: extended before each part, released early; looking, and the doctor" {
     stub uptime 'dlock --status -q build || echo free'
-    example doc/dlock.1 'dlock -t 10m parts' >"$T/out"
+    example doc/dlock-actions.7 'dlock -t 10m parts' >"$T/out"
     equals "$(wc -l <"$T/out") $(tail -1 "$T/out")" '5 free'
     dlock --force-release build >/dev/null 2>&1 || true
     dlock deploy true
