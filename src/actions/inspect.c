@@ -80,9 +80,9 @@ static int still_held(const struct target *target, struct duration waited)
     history_typical_of(&typical, target->state.memory.history);
     target->out->waited = waited;
     return fail(target->out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
-                "held by %s%s%s", lock_owner_format(&target->state.owners[0], &typical, who),
-                waits ? "; not free after " : "",
-                waits ? duration_rounded(waited, time, sizeof time) : "");
+                "%s%s%sheld by %s", waits ? "gave up after " : "",
+                waits ? duration_rounded(waited, time, sizeof time) : "", waits ? ": " : "",
+                lock_owner_format(&target->state.owners[0], &typical, who));
 }
 
 /* True if an ancestor holds the lock: a wait for it would never end. */

@@ -335,7 +335,7 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     if (holder->pause.left.ns > 0)
         return text_copy(text, size, pause_format(&holder->pause, who));
     if (holder->expires && holder->refusal != REFUSED_QUEUED) {
-        until = holder->kept ? ", for another " : ", whose lease ends in ";
+        until = holder->kept ? ", for another " : ", lease ends in ";
         duration_rounded(holder->left, left, sizeof left);
     }
     if (known)
@@ -344,7 +344,8 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     snprintf(text, size, "%s%s%s%s%s%s%s%s",
              holder_refusal_format(holder, slots, holder_life_held(holder), who), since, until,
              left, usual[0] != '\0' ? "; " : "", usual,
-             known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
+             known && holder->message[0] != '\0' ? "; message: " : "",
+             known ? holder->message : "");
     return text;
 }
 
@@ -365,8 +366,8 @@ static int refused(const struct wait *wait)
     if (wait->waits)
         duration_rounded(lock->waited, time, sizeof time);
     return fail(lock->out, holder->pause.left.ns > 0 ? FAIL_PAUSED : failure, lock->conflict_status,
-                "%s%s%s", refusal_format(holder, lock->request.slots, who, sizeof who),
-                wait->waits ? "; not taken after " : "", time);
+                "%s%s%s%s", wait->waits ? "gave up after " : "", time, wait->waits ? ": " : "",
+                refusal_format(holder, lock->request.slots, who, sizeof who));
 }
 
 static int not_taken(const struct wait *wait, enum lock_result result)

@@ -158,7 +158,7 @@ const char *lock_owner_format(const struct lock_owner *owner, const struct typic
     if (holder->known)
         snprintf(raw, sizeof raw, "%s%s%s%s%s%s%s%s", holder_format(holder, life_text(holder), who),
                  slot, holder_since_format(holder, since), end, usual[0] != '\0' ? "; " : "", usual,
-                 holder->message[0] != '\0' ? ": " : "", holder->message);
+                 holder->message[0] != '\0' ? "; message: " : "", holder->message);
     else
         snprintf(raw, sizeof raw, "another client%s", end);
     return text_escape(text, LOCK_TEXT_SIZE, raw);
@@ -205,8 +205,8 @@ static void print_waiter(const struct lock_waiter *waiter, size_t place)
         snprintf(pid, sizeof pid, ", pid %ld", (long)waiter->pid);
     snprintf(raw, sizeof raw, "%s%s%s%s, %s%s%s%s%s", waiter->user,
              waiter->user[0] != '\0' ? "@" : "", waiter->host, pid, lock_mode_name(waiter->mode),
-             since[0] != '\0' ? ", since " : "", since, waiter->message[0] != '\0' ? ": " : "",
-             waiter->message);
+             since[0] != '\0' ? ", since " : "", since,
+             waiter->message[0] != '\0' ? "; message: " : "", waiter->message);
     printf("  %zu. %s\n", place, text_escape(text, sizeof text, raw));
 }
 

@@ -43,7 +43,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
     if (holder->slots > 0 && slots == holder->slots)
         snprintf(full, sizeof full, "%d of %d slots are taken; ", holder->slots_taken, slots);
     else if (holder->slots > 0 && slots > 0)
-        snprintf(full, sizeof full, "held with --slots=%d; %d were asked for; ", holder->slots,
+        snprintf(full, sizeof full, "held with --slots=%d; %d were requested; ", holder->slots,
                  slots);
     if (holder->kept)
         how = "released, but kept by --hold-at-least of";
@@ -192,13 +192,13 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
         return;
     }
     add(text, "%s", holder_refusal_format(holder, lock->slots, life, who));
-    if (holder->known && holder->message[0] != '\0' && holder->refusal != REFUSED_QUEUED)
-        add(text, ": %s", holder->message);
     if (holder->known && !died && holder->refusal != REFUSED_QUEUED)
         add(text, "%s", holder_since_format(holder, since));
     if (holder->refusal != REFUSED_QUEUED)
         add_until(text, holder, until_ms, died);
     add_place(text, holder);
+    if (holder->known && holder->message[0] != '\0' && holder->refusal != REFUSED_QUEUED)
+        add(text, "; message: %s", holder->message);
     /* If others hold the lock too, no advice: --force-release would also end their leases. */
     if (died && !holder->shares && holder->refusal != REFUSED_QUEUED)
         add_advice(text, lock);

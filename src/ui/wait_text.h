@@ -34,8 +34,8 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 
 /* --- a wait, in one line; foreign text is escaped -------------------------
  *
- * "waiting 12s for NAME: usually 12m, about 4m left; held by ann@host, pid 12, backup: a message,
- * since 02:59:58, until 03:59:58 at the latest; 3rd in line; to release it now: ..." */
+ * "waiting 12s for NAME: usually 12m, about 4m left; held by ann@host, pid 12, backup, since
+ * 02:59:58, until 03:59:58 at the latest; 3rd in line; message: ...; to release it now: ..." */
 
 /* The lock that dlock waits for. */
 struct awaited_lock {

@@ -39,7 +39,7 @@ E
     wait_until 10 is_locked job
     sleep 4.5 # beyond the TTL
     is_locked job
-    fails_with 75 'held by .*whose lease ends in ([0-3](\.[0-9])?s|[0-9]+ms|4s)' dlock -v -n job true
+    fails_with 75 'held by .*lease ends in ([0-3](\.[0-9])?s|[0-9]+ms|4s)' dlock -v -n job true
     wait "$dlock"
     is_clean job
 }

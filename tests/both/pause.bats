@@ -25,7 +25,7 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     local start
     LOGNAME=ann dlock --pause=60s --message='disk swap' job
     fails_with 75 "^dlock: job: paused by ann@$(hostname) until [0-9:]+ [+0-9]+: disk swap\$" dlock -n job echo wrong
-    fails_with 75 "paused by ann@$(hostname) .*: disk swap; not taken after" dlock -w 0.2 job echo wrong
+    fails_with 75 "gave up after [0-9a-z.]+: paused by ann@$(hostname) .*: disk swap$" dlock -w 0.2 job echo wrong
     run dlock -n -E 0 job echo wrong
     equals "$status $output" '0 '
     fails_with 75 '' dlock --acquire -n job

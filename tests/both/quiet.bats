@@ -37,24 +37,24 @@ silent() {
 }
 
 @test "a lock that cannot be acquired: who holds it and since when, -n, -q and -E 0 say nothing; called held only if it is" {
-    local said="held by .*, pid \$HOLDER, \$T/held.sh, since [0-9:]{8} .*, whose lease ends in [0-9]+s"
+    local said="held by .*, pid \$HOLDER, \$T/held.sh, since [0-9:]{8} .*, lease ends in [0-9]+s"
     dlock --acquire -t 60s left >/dev/null
     dlock --hold-at-least=60s kept true
     hold_lock job -t 60s
     table <<ROWS
 75 "dlock: job: $said\$"                        dlock -v -n job true
-75 "^dlock: job: $said; not taken after"         dlock -w 100ms job true
+75 "^dlock: job: gave up after [0-9a-z.]+: $said" dlock -w 100ms job true
 75 '^$'                                         dlock -n job true
 75 '^$'                                         dlock -q -w 100ms job true
 0  '^$'                                         dlock -E 0 -w 100ms job true
-75 "held by .*, pid \$HOLDER .*; not free after" dlock --wait-until-free -w 100ms job
-75 ': acquired by .*, whose lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
+75 "gave up after [0-9a-z.]+: held by .*, pid \$HOLDER " dlock --wait-until-free -w 100ms job
+75 ': acquired by .*, lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
 75 ': released, but kept by --hold-at-least of .*, true, for another (1m|5[0-9]s)\$' dlock -v -n kept true
 ROWS
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"
     wait_until 10 gone "$HOLDER"
-    fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, since .*, whose lease ends in" dlock -v -n job true
+    fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, since .*, lease ends in" dlock -v -n job true
 }
 
 @test "CI: a wait that lasts is reported once, and once more for each new holder" {

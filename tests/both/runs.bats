@@ -222,7 +222,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     fails_with 75 "$done" dlock --once-per=1h job echo wrong
     equals "${#lines[@]}" 1
     fails_with 0 "$done" dlock -n -E 0 --once-per=1h job echo wrong
-    fails_with 75 '^dlock: held: held by .*, whose lease ends in [0-9]+s$' dlock -n held echo wrong
+    fails_with 75 '^dlock: held: held by .*, lease ends in [0-9]+s$' dlock -n held echo wrong
     equals "${#lines[@]}" 1
     fails_with 0 '^dlock: held: held by ' dlock -n -E 0 held echo wrong
     fails_with 75 '^dlock: held: held by ' dlock --acquire -n held

@@ -303,8 +303,8 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
 
 @test "all slots taken and another N are distinguished" {
     dlock --acquire --slots=2 -t 60s job >/dev/null
-    fails_with 75 ': held with --slots=2; 3 were asked for; acquired by' dlock -nv --slots=3 job true
-    fails_with 75 ': held with --slots=2; 3 were asked for; acquired by' dlock -w 100ms --slots=3 job true
+    fails_with 75 ': held with --slots=2; 3 were requested; acquired by' dlock -nv --slots=3 job true
+    fails_with 75 ': held with --slots=2; 3 were requested; acquired by' dlock -w 100ms --slots=3 job true
     dlock --acquire --slots=2 -t 60s job >/dev/null
     fails_with 75 ': 2 of 2 slots are taken; acquired by' dlock -nv --slots=2 job true
     fails_with 75 ': waiting: 2 of 2 slots are taken; acquired by' dlock -v -w 100ms --slots=2 job true

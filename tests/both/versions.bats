@@ -68,7 +68,7 @@ newer_holds() {
     local token
     token=$(newer --status --json job | query 's["owner"]')
     fails_with 75 'nightly' newer -v -n job touch "$T/ran"
-    fails_with 75 'not taken after' newer -w 0.2 job touch "$T/ran"
+    fails_with 75 'gave up after' newer -w 0.2 job touch "$T/ran"
     fails_with 75 '' newer -s -n job touch "$T/ran"
     fails_with 75 '' newer --wait-until-free -n job
     newer --extend --owner="$token" -t 50s job

@@ -156,7 +156,7 @@ for t in [Terminal(["dlock", "jóbe\u0301", "true"], columns) for columns in (20
     terminal '
 t = Terminal(["dlock", "-w", "700ms", "job", "true"], 200)
 assert t.end() == 75 and len(t.draws) > 0
-assert len(t.screen()) == 1 and t.screen()[0].startswith("dlock: job: held by ann@"), t.screen()
+assert len(t.screen()) == 1 and t.screen()[0].startswith("dlock: job: gave up after "), t.screen()
 t = Terminal(["dlock", "job", "true"])
 t.until_draws(1)
 os.kill(t.pid, 15)

@@ -439,10 +439,10 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     local here
     for here in 7200 -300; do
         other_clock "$here" dlock --acquire --owner=me -t 100s job
-        fails_with 75 'whose lease ends in 1m3' dlock -v -n job echo wrong
-        fails_with 75 'whose lease ends in 1m3' other_clock 100 dlock -v -n job echo wrong
+        fails_with 75 'lease ends in 1m3' dlock -v -n job echo wrong
+        fails_with 75 'lease ends in 1m3' other_clock 100 dlock -v -n job echo wrong
         dlock --extend --owner=me -t 200s job
-        fails_with 75 'whose lease ends in 3m1' other_clock "$here" dlock -v -n job echo wrong
+        fails_with 75 'lease ends in 3m1' other_clock "$here" dlock -v -n job echo wrong
         dlock --release --owner=me job
         dlock --hold-at-least=100s job true
         fails_with 75 'for another 1m3' other_clock "$here" dlock -v -n job echo wrong

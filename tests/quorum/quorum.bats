@@ -633,7 +633,7 @@ remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/
     on 2 set dlock:job another px 100000
     on 3 set dlock:job another px 90000
     fails_with 0 'held.*another client|another client' dlock --status job
-    fails_with 75 'held by another client, whose lease ends in 1m2' dlock -nv job touch "$T/ran"
+    fails_with 75 'held by another client, lease ends in 1m2' dlock -nv job touch "$T/ran"
     is_free_on 1
     [ ! -e "$T/ran" ]
 }

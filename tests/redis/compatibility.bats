@@ -71,7 +71,7 @@ they_keep_us_out() {
     local token
     token=$(them acquire 60000)
     [ -n "$token" ]
-    fails_with 75 'held by another client, whose lease ends in (1m|5[0-9]s)' dlock -v -n "${US[@]}" touch "$T/ran"
+    fails_with 75 'held by another client, lease ends in (1m|5[0-9]s)' dlock -v -n "${US[@]}" touch "$T/ran"
     equals "$(redis get "$KEY")" "$token"
     [ "$(redis pttl "$KEY")" -gt 50000 ]
     [ ! -e "$T/ran" ]
@@ -356,7 +356,7 @@ L
     redisson
     local token
     token=$(them acquire 60000)
-    fails_with 75 'held by another client, whose lease ends in (1m|5[0-9]s)' dlock -v -n "${US[@]}" touch "$T/ran"
+    fails_with 75 'held by another client, lease ends in (1m|5[0-9]s)' dlock -v -n "${US[@]}" touch "$T/ran"
     equals "$(redis hgetall "$KEY")" "$token"$'\n1'
     [ ! -e "$T/ran" ]
     them release "$token"

@@ -14,7 +14,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     end_hold
     wait "$HOLDER"
     equals "$(redis set dlock:job theirs NX PX 60000)" OK
-    fails_with 75 'held by another client, whose lease ends in (1m|5[0-9]s)' dlock -v -n job touch "$T/ran"
+    fails_with 75 'held by another client, lease ends in (1m|5[0-9]s)' dlock -v -n job touch "$T/ran"
     equals "$(redis get dlock:job)" theirs
     [ ! -e "$T/ran" ]
     redis pexpire dlock:job 700
