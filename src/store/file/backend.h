@@ -1,5 +1,5 @@
-/* Locks on this host: flock(2) on a file; the kernel frees the lock when its holder dies. Also the
- * directory of lock files: its path, and whether dlock can trust it. */
+/* Locks on this host: flock(2) on a file; the kernel frees the lock when its holder dies. This file
+ * also declares the directory of lock files: its path, and whether dlock can trust it. */
 #ifndef DLOCK_STORE_FILE_BACKEND_H
 #define DLOCK_STORE_FILE_BACKEND_H
 
@@ -8,19 +8,19 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* Opens the backend for lock files in `dir` (NULL: the default). Each file has a lease record and
- * is removed at its release. LOCK_OK with *backend set, which the caller closes with its close();
- * otherwise the results of lock_dir_open(). */
+/* Opens the backend for lock files in `dir` (NULL: the default). Each lock file contains a lease
+ * record and is removed when the lock is released. LOCK_OK with *backend set, which the caller
+ * closes with its close(); otherwise the results of lock_dir_open(). */
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why);
 
 /* Opens the backend for the one file at `path`: --lock-file. The file is created empty if it is
- * missing, and is neither written nor removed, so that flock(1) and dlock exclude each
- * other. It keeps no record: another process's lease cannot be found by its token.
- * LOCK_OK with *backend set; LOCK_SYSTEM, LOCK_INVALID with *why set. */
+ * missing, and is neither written nor removed, so that flock(1) and dlock exclude each other. There
+ * is no record: another process's lease cannot be found by its token. LOCK_OK with *backend set;
+ * LOCK_SYSTEM, LOCK_INVALID with *why set. */
 enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why);
 
 /* A user's default directory is in the first of these places that exists and, except for root, is
- * writable for all users. */
+ * writable by all users. */
 enum lock_dir_place {
     LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID */
     LOCK_DIR_RUN,      /* /run/dlock/UID: made by packages */
@@ -37,15 +37,15 @@ struct lock_dir {
 };
 
 /* Opens `path`, or the default directory if `path` is NULL. The default must not be in a /tmp that
- * only some of the user's processes see. Creates a missing directory with mode 0700. Refuses a
- * link, another user's directory, and a directory without the sticky bit that others may write to;
- * accepts a sticky one of root's for all users.
- * LOCK_OK; LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
+ * only some of the user's processes can see. Creates a missing directory with mode 0700. Refuses a
+ * link, another user's directory, and a directory that others may write to without the sticky bit;
+ * accepts a sticky directory of root's that is meant for all users. LOCK_OK; LOCK_REFUSED,
+ * LOCK_INVALID, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
 enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why);
 
 void lock_dir_close(struct lock_dir *dir);
 
-/* True if the directory is ours, or is sticky and root's, for all users. */
+/* True if the directory is ours, or is root's, sticky, and meant for all users. */
 bool lock_dir_may_use(const struct stat *status);
 
 /* True if the directory is still at its path: it was not removed or replaced, and nothing is
@@ -55,30 +55,30 @@ bool lock_dir_stands(const struct lock_dir *dir);
 /* True if other users can have locks in the directory. */
 bool lock_dir_is_shared(const struct lock_dir *dir);
 
-/* The name of a file of dlock's own in a lock directory, `.WHAT-UID`: one for each user, because in
- * a shared directory a user cannot open another user's file. */
+/* The name of one of dlock's own files in a lock directory, `.WHAT-UID`: one for each user, because
+ * in a shared directory a user cannot open another user's file. */
 #define LOCK_DIR_OWN_SIZE 64
 void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
 
 /* True if we may write to this open file: a regular file of ours with a single link. In a directory
- * that all users may write to, another user may have made the file first, or have linked another
- * file of ours there, if the kernel allows that (fs.protected_hardlinks). */
+ * that all users may write to, another user may have created the file first, or have linked another
+ * of our files there, if the kernel allows that (fs.protected_hardlinks). */
 bool lock_dir_may_write(const struct stat *status);
 
 /* Opens dlock's own file `.WHAT-UID`: with `make` read-write, creating it if it is missing;
  * otherwise read-only. -1 with errno. */
 int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
 
-/* For warnings that should not appear at every run: true if this function last returned true at
- * least `interval` ago, or if that cannot be found out. */
+/* For warnings that should not appear on every run: true if this function last returned true at
+ * least `interval` ago, or if that cannot be determined. */
 bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval);
 
 /* The kind of file system that a lock is on. */
 enum fs_kind {
     FS_LOCAL,      /* or unknown */
-    FS_CONTAINER,  /* a container's own */
+    FS_CONTAINER,  /* a file system of the container itself */
     FS_NETWORK,    /* the effect of flock(2) depends on the server and on the mount options */
-    FS_WHOLE_FILE, /* as FS_NETWORK, and flock(2) locks all bytes, which excludes fcntl(2) locks */
+    FS_WHOLE_FILE, /* as FS_NETWORK, but flock(2) locks all bytes, which excludes fcntl(2) locks */
 };
 
 struct fs_type {

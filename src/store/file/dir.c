@@ -24,10 +24,11 @@ void lock_dir_default(enum lock_dir_place place, char *path, size_t size)
         snprintf(path, size, "%s%lu", parents[place], (unsigned long)geteuid());
 }
 
-/* Not $XDG_RUNTIME_DIR: a login shell has it and its files are removed at logout, but cron and
- * services lack it, so two runs by one user would not see each other's locks. Not /dev/shm: files
- * there are removed too (RemoveIPC=). The place does not depend on what this process may write to:
- * otherwise a unit with a read-only /run/lock would have other locks than its user's shell. */
+/* Not $XDG_RUNTIME_DIR: a login shell has it, and its files are removed at logout, but cron jobs
+ * and services lack it, so two runs by one user would not see each other's locks. Not /dev/shm:
+ * files there are removed too (RemoveIPC=). The place does not depend on what this process may
+ * write to: otherwise a unit with a read-only /run/lock would use different locks from its user's
+ * shell. */
 static enum lock_dir_place default_place(void)
 {
     struct stat status;
@@ -56,7 +57,7 @@ static bool is_private(char *line)
            (tmpfs && (strcmp(root, "/") != 0 || strstr(type, "mode=700") != NULL));
 }
 
-/* True if other processes of the user may have another /tmp than this one. */
+/* True if other processes of the user may see a different /tmp. */
 static bool tmp_is_private(void)
 {
     char *line = NULL;
@@ -109,15 +110,16 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     return LOCK_OK;
 }
 
-/* Opens the directory, creating it if it is missing. No process may be started meanwhile: it would
- * inherit the umask of 0. Sets errno. */
+/* Opens the directory, creating it if it is missing. No process may be started in the meantime,
+ * because it would inherit the umask of 0. Sets errno. */
 static int open_or_make(const char *path)
 {
     static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags);
     if (fd >= 0 || errno != ENOENT)
         return fd;
-    mode_t umask_before = umask(0); /* it could even keep us from opening the new directory */
+    mode_t umask_before = umask(0); /* the umask could even keep us from opening the new
+                                     * directory */
     int made = mkdir(path, 0700), error = errno;
     (void)umask(umask_before);
     errno = error;
@@ -141,7 +143,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
         lock_dir_default(dir->place, dir->path, sizeof dir->path);
     else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)
         return dir_refuse(dir, "has too long a path", why);
-    /* With a slash at the end, open(2) would follow a link in spite of O_NOFOLLOW. */
+    /* With a trailing slash, open(2) would follow a link in spite of O_NOFOLLOW. */
     for (size_t end = strlen(dir->path); end > 1 && dir->path[end - 1] == '/'; end--)
         dir->path[end - 1] = '\0';
     dir->fd = open_or_make(dir->path);
@@ -214,7 +216,7 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
                wall_now_ms() - (int64_t)status.st_mtime * 1000 >= interval.ns / NS_PER_MS ||
                (int64_t)status.st_mtime * 1000 > wall_now_ms() + 1000;
     if (due)
-        (void)!pwrite(fd, "\n", 1, 0); /* if this fails, the warning is due next time too */
+        (void)!pwrite(fd, "\n", 1, 0); /* if this fails, the warning is due next time as well */
     close(fd);
     return due;
 }

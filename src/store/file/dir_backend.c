@@ -91,10 +91,10 @@ static bool is_done(const struct dir_backend *backend)
     return backend->done.end.how != RUN_NONE;
 }
 
-/* --- may it have the lock? --------------------------------------------------- */
+/* --- is the request admitted? ------------------------------------------------ */
 
-/* True if dlock knows, without a look at all places, that the request may join the holders. A token
- * that the user chose may be that of any holder. */
+/* True if dlock knows, without looking at all places, that the request may join the holders. A
+ * user-chosen token may belong to any holder. */
 static bool may_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -105,8 +105,8 @@ static bool may_join(const struct take *take)
            survey_admits(&backend->survey, request);
 }
 
-/* True if any one holder is enough to refuse the request, and dlock neither shows nor waits for the
- * others. */
+/* True if any one holder is enough to refuse the request, because dlock neither shows the others
+ * nor waits for them. */
 static bool must_not_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -116,8 +116,8 @@ static bool must_not_join(const struct take *take)
            survey_conflicts(&backend->survey, request->mode, request->slots);
 }
 
-/* Notes the run because of which once_per refuses the request, whether or not the lock is held. A
- * table that cannot be opened does not mean that nothing has run. */
+/* Remembers the run because of which once_per refuses the request, whether or not the lock is held.
+ * A table that cannot be opened does not mean that nothing has run. */
 static enum lock_result ask_once_per(const struct take *take)
 {
     struct store *store = &take->backend->store;
@@ -134,8 +134,8 @@ static enum lock_result ask_once_per(const struct take *take)
     return LOCK_OK;
 }
 
-/* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_CANCELLED; LOCK_UNAVAILABLE, LOCK_INVALID with
- * *why set. */
+/* LOCK_OK: the lock is free for this request; LOCK_HELD; LOCK_CANCELLED; LOCK_UNAVAILABLE,
+ * LOCK_INVALID with *why set. */
 static enum lock_result survey_places(const struct take *take, bool in_section)
 {
     struct dir_backend *backend = take->backend;
@@ -165,7 +165,7 @@ static enum lock_result survey_places(const struct take *take, bool in_section)
 
 /* --- take ---------------------------------------------------------------- */
 
-/* The file that we have open, or its directory, is gone: starts again. */
+/* Starts again because the file that we have open, or its directory, is gone. */
 static enum lock_result start_again(const struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -203,8 +203,8 @@ static enum lock_result occupy(const struct take *take, int place, int64_t fence
     return LOCK_OK;
 }
 
-/* The lock is free for us: acquires it. LOCK_HELD: flock(1) has locked the file, or a holder has
- * not yet noticed that its lock was released. */
+/* Acquires the lock, which is free for this request. LOCK_HELD: flock(1) has locked the file, or a
+ * holder has not yet noticed that its lock was released. */
 static enum lock_result settle(const struct take *take, int place)
 {
     struct store *store = &take->backend->store;
@@ -222,9 +222,10 @@ static enum lock_result settle(const struct take *take, int place)
     return result == LOCK_OK ? occupy(take, place, fence) : result;
 }
 
-/* Checks that the lock is still ours: we may have been frozen, and the lock taken away by force. It
- * may also be held in another default directory: two processes that acquire it in both each look
- * there after the take. Then what was just acquired is released. */
+/* Checks that we still hold the lock: this process may have been frozen, and the lock taken away by
+ * force. The lock may also be held in another default directory: two processes that acquire it in
+ * different directories each look in the other one after the take. Then what was just acquired is
+ * released. */
 static enum lock_result confirm(const struct take *take, int place)
 {
     struct dir_backend *backend = take->backend;
@@ -246,8 +247,8 @@ static enum lock_result confirm(const struct take *take, int place)
     return result;
 }
 
-/* True if only holders that have not noticed their release have flock(2) on the file, which refuses
- * us; otherwise flock(1) may have it as well. */
+/* True if the flock(2) that refuses us belongs only to holders that have not noticed their release;
+ * otherwise flock(1) may have locked the file as well. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64 };
@@ -290,7 +291,7 @@ static enum lock_result take_in_section(const struct take *take)
     return result;
 }
 
-/* LOCK_GONE: the file or its directory was removed, before or meanwhile. */
+/* LOCK_GONE: the file or its directory was removed, before this attempt or during it. */
 static enum lock_result try_once(struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -306,8 +307,8 @@ static enum lock_result try_once(struct take *take)
         return LOCK_GONE;
     if (result == LOCK_OK && backend->waiter.ticket.number > 0)
         waiter_ask(&backend->waiter, file, entry_of(take), take->request);
-    /* A request that will be refused need not keep other processes out of the section. A head that
-     * was just notified is most likely granted the lock. */
+    /* A request that will be refused should not keep other processes out of the section. A head
+     * that was just notified will most likely be granted the lock. */
     if (result == LOCK_OK && file->size > 0 && !backend->waiter.notified)
         result = survey_places(take, false);
     if (result != LOCK_OK)
@@ -332,7 +333,7 @@ static void stop_waiting(struct dir_backend *backend)
     fd_close(&backend->left_fd);
 }
 
-/* Describes what refuses the request: a holder, earlier waiters or once_per. */
+/* Describes what blocks the request: a holder, earlier waiters or once_per. */
 static void describe_refusal(const struct take *take, struct holder *holder)
 {
     struct dir_backend *backend = take->backend;
@@ -428,7 +429,7 @@ static struct call dir_listen(struct backend *base)
     return waiter_listen(&dir_backend_of(base)->waiter);
 }
 
-/* Without inotify, more frequent checks find changes. */
+/* Without inotify, changes are found by checking more often. */
 static struct news dir_news(struct backend *base)
 {
     struct dir_backend *backend = dir_backend_of(base);

@@ -1,23 +1,23 @@
 /* --lock-file: there is nothing but the kernel's lock, which ends with its holder. Other processes
- * learn of it only from /proc/locks or by being refused. The queue is the kernel's, too, and
- * flock(1) waits in it as dlock does: a thread waits there with the descriptor that later holds the
- * lock.
+ * learn about the lock only from /proc/locks or by being refused. The queue is the kernel's, too,
+ * and flock(1) waits in it as dlock does: a thread waits there with the descriptor that later holds
+ * the lock.
  *
- * Orders:
- *   The path leads to another file meanwhile -> the thread goes on waiting, and may or may not get
- *     the old file -> each try looks at the path, and starts again with the new file.
- *   The wait runs out just as the kernel gives us the lock -> the lock is ours: once the thread has
+ * Orders of events:
+ *   The path leads to another file during the wait -> the thread goes on waiting, and may or may
+ *     not lock the old file -> each attempt looks at the path, and starts again with the new file.
+ *   The wait times out just as the kernel grants the lock -> we hold the lock: once the thread has
  *     ended, dlock asks it whether it got the lock. Until then, while we look for the holder that
  *     we wait for, the kernel may name us as that holder: a lock of our own thread does not count.
  *
- * Claims: a holder's descendants find out by the holder's claim whether it still holds the lock.
- * The claim lasts from before the command starts until the file is closed. /proc/locks alone is not
+ * Claims: the descendants of a holder find out from its claim whether it still holds the lock. The
+ * claim lasts from before the command starts until the file is closed. /proc/locks alone is not
  * enough: it does not show the holder to another pid namespace, and does not identify the take. A
  * claim is a socket that listens under an abstract name, unix(7), made of the file, the take's id
  * and the mode. The kernel frees the name with the socket, and then any user can listen under that
  * name, so dlock checks who listens. Nothing is ever written. A connection stays in the socket's
  * queue until the holder looks. If the queue is full for a second, the descendant waits for the
- * lock, as does a process of another network namespace.
+ * lock, as does a process in another network namespace.
  *
  *   The holder lets go -> it shuts the socket down, even for processes that share it -> it unlocks
  *     the file.
@@ -88,9 +88,9 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     return fd;
 }
 
-/* Called by the holder of the open file, whose descriptor becomes a higher one than the claim's if
- * necessary. Other processes find the claim until claim_end() or the holder's death. -1 if a claim
- * cannot be made: then no process finds one. */
+/* Called by the holder of the open file. Its descriptor is moved to a higher number than the
+ * claim's if necessary. Other processes find the claim until claim_end() or the holder's death. -1
+ * if a claim cannot be made: then no process finds one. */
 static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
 {
     int fd = open_socket(bind, *file_fd, take_id, mode);
@@ -121,9 +121,8 @@ static void claim_end(int *fd)
     fd_close(fd);
 }
 
-/* True if the listener is an ancestor, which may be of another user: sudo(8) runs us inside the
- * lock. If the listener has ended, an ancestor may have its pid by now; then the user of that pid
- * differs. */
+/* True if the listener is an ancestor, even one of another user: sudo(8) runs us inside the lock.
+ * If the listener has ended, an ancestor may have reused its pid; then the pid's user differs. */
 static bool is_ancestor(const struct ucred *listener)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -147,9 +146,9 @@ static bool may_claim(int fd)
 }
 
 /* LOCK_OK: a holder of the open file claims it for this take; *mode is its mode. The claim of
- * another user's process counts only if it is root's or our ancestor. LOCK_GONE: there is no claim.
- * LOCK_UNAVAILABLE: other processes have kept the holder's queue full for a second; the holder
- * empties it at its checks. */
+ * another user's process counts only if that user is root or the process is our ancestor.
+ * LOCK_GONE: there is no claim. LOCK_UNAVAILABLE: other processes have kept the holder's queue full
+ * for a second; the holder empties it at its checks. */
 static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_mode *mode,
                                    struct bound bound, struct errmsg *why)
 {
@@ -179,8 +178,8 @@ static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_m
 static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) locks directories, too. And in a sticky directory another user's file can be opened
-     * only without O_CREAT (fs.protected_regular). */
+    /* flock(1) locks directories, too. Besides, in a sticky directory another user's file can only
+     * be opened without O_CREAT (fs.protected_regular). */
     if (file->fd < 0 && (errno == EISDIR || errno == EACCES)) {
         int error = errno;
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -194,9 +193,9 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 }
 
 /* True if the process that acquired the lock still holds it, and is the same process before and
- * after that look. Otherwise that process may have ended, and left the lock to others that have the
- * file open, and its pid to any process, even to us. The process may be us, from before dlock was
- * executed, but a lock that our thread has just acquired through own_fd does not count. */
+ * after that look. Otherwise that process may have ended, leaving the lock to others that have the
+ * file open, and its pid may have been reused, even by us. The process may be this one, from before
+ * it executed dlock, but a lock that our thread has just acquired through own_fd does not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
@@ -222,7 +221,7 @@ static void fill_holder(struct holder *holder, int own_fd, struct flock_file *fi
     holder->pid_start = process.start;
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
         holder->host[0] = '\0';
-    holder_fill_place(holder); /* the pid is of our namespace, as all pids in /proc/locks are */
+    holder_fill_place(holder); /* the pid is from our namespace, like all pids in /proc/locks */
     snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
     if (stat(path, &status) == 0)
         (void)user_name_local(status.st_uid, holder->user, sizeof holder->user);
@@ -252,8 +251,8 @@ static bool reopen_to_write(struct lock_file *file)
     return true;
 }
 
-/* Tries once to lock the file. 0, or an errno. On NFS an exclusive flock(2) lock is one of
- * fcntl(2), which requires the file to be open for writing. */
+/* Tries once to lock the file. Returns 0 or an errno. On NFS the kernel turns an exclusive flock(2)
+ * lock into an fcntl(2) lock, which requires the file to be open for writing. */
 static int lock_now(struct lock_file *file, enum lock_mode mode)
 {
     if (lock_file_flock(file, mode))
@@ -273,7 +272,7 @@ static void let_go(struct exact_backend *backend)
 {
     (void)blocking_stop(&backend->queued);
     claim_end(&backend->claim_fd);
-    /* A guard that has just been killed may have the file open for a little longer. */
+    /* A guard that has just been killed may keep the file open for a little longer. */
     if (backend->file.fd >= 0)
         (void)flock(backend->file.fd, LOCK_UN);
     lock_file_close(&backend->file);
@@ -297,7 +296,7 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
                        "cannot lock %s: %s", file->path, strerror(error));
 }
 
-/* LOCK_GONE: the path leads to another file, or to none; LOCK_UNAVAILABLE: unknown. */
+/* LOCK_GONE: the path leads to another file, or to none; LOCK_UNAVAILABLE: this is unknown. */
 static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -308,8 +307,8 @@ static enum lock_result try_once(struct exact_backend *backend, const struct loc
     return result == LOCK_OK ? lock_file_verify(file, why) : result;
 }
 
-/* A waiter in the queue does not look for the holder at each try: otherwise many waiters would read
- * the list of all locks again and again. */
+/* A waiter in the queue does not look for the holder at each attempt: otherwise many waiters would
+ * read the list of all locks again and again. */
 static void refuse(struct exact_backend *backend, const struct lock_request *request,
                    struct holder *holder)
 {
@@ -365,8 +364,8 @@ static struct call exact_listen(struct backend *base)
 
 /* --- check, extend, release ------------------------------------------------ */
 
-/* Opens the file to look at its locks. Creates nothing; a user who may not read the file still sees
- * what the kernel reports of it. LOCK_GONE: there is no file. */
+/* Opens the file to look at its locks, without creating it. A user who may not read the file still
+ * sees what the kernel reports about it. LOCK_GONE: there is no file. */
 static enum lock_result open_to_look(const struct exact_backend *backend, struct lock_file *file,
                                      struct errmsg *why)
 {
@@ -421,8 +420,8 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     return result;
 }
 
-/* If we cannot look at the path, the file stays open for another try, which finds out whether the
- * lock was lost. At the latest, the lock ends with the process. */
+/* If we cannot look at the path, the file stays open for another attempt, which finds out whether
+ * the lock was lost. In any case the lock ends with the process. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -470,9 +469,9 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     return result;
 }
 
-/* /proc/locks lists only holders of this host whose pid is visible in our pid namespace. A request
- * for the lock does not overlook the others: they refuse it. If it is granted, it keeps others out
- * for a moment. */
+/* /proc/locks lists only holders on this host whose pid is visible in our pid namespace. Requesting
+ * the lock reveals the others, because they refuse the request. If the request is granted, it keeps
+ * others out for a moment. */
 static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
                                     struct errmsg *why)
 {

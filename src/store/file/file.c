@@ -22,7 +22,7 @@
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
 _Static_assert(sizeof(off_t) == sizeof(int64_t), "bytes so far from the beginning can be locked");
 
-/* How long others wait for a process in the section. Its work there takes far less than a
+/* How long others wait for a process in the section. The work in a section takes far less than a
  * millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
@@ -31,7 +31,7 @@ static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
 
-/* Describes the owner of a file if that is another user; otherwise "". Returns `into`. */
+/* Names the owner of a file if that is another user; otherwise "". Returns `into`. */
 static const char *whose(const struct stat *status, char *into, size_t size)
 {
     char name[USER_NAME_SIZE];
@@ -44,8 +44,8 @@ static const char *whose(const struct stat *status, char *into, size_t size)
     return into;
 }
 
-/* Says whose file it is: lock files have mode 0600, and in a sticky directory the kernel may refuse
- * another user's file even to root (fs.protected_regular). */
+/* Says who owns the file: lock files have mode 0600, and in a sticky directory the kernel may
+ * refuse another user's file even to root (fs.protected_regular). */
 static enum lock_result cannot_open(const char *path, int error, struct errmsg *why)
 {
     struct stat status = {0};
@@ -149,7 +149,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
 
 void lock_file_leave(const struct lock_file *file)
 {
-    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: it splits no lock */
+    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: this splits no lock */
 }
 
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
@@ -232,11 +232,11 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
     return place->locked != PLACE_LOCKED || errno == 0;
 }
 
-/* A process writes its record before it locks the place, and reads another's record after it has
- * looked at the lock. So the record read is that of the process that has locked the place, or of a
- * later one. A process may be writing the record right now, so the read is repeated. If the record
- * cannot be read, or the kernel does not say whether the place is locked, any process may hold the
- * place. */
+/* A process writes its record before it locks the place, and reads another's record only after it
+ * has looked at the lock. So the record read is that of the process that has locked the place, or
+ * of a later one. The read is repeated, because a process may be writing the record at the same
+ * time. If the record cannot be read, or the kernel does not say whether the place is locked, any
+ * process may hold the place. */
 void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
@@ -266,8 +266,8 @@ struct lock_place lock_file_places(struct bound bound, int own)
         .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
-/* Returns the first place after the hole of the file that begins at `number`; `number` itself if
- * there is no hole, or if places in it are locked. A hole may have gigabytes, and nothing is
+/* Returns the first place after the file's hole that begins at `number`; `number` itself if there
+ * is no hole, or if places in the hole are locked. A hole may be gigabytes long, and nothing is
  * written there. */
 static int after_hole(const struct lock_file *file, int number, int places)
 {
@@ -283,7 +283,7 @@ static int after_hole(const struct lock_file *file, int number, int places)
 
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
 {
-    enum { LOOK_UP = 64 }; /* look at the clock after so many places */
+    enum { LOOK_UP = 64 }; /* check the clock after this many places */
     int places = lock_file_place_count(file);
     bool first = place->number < 0, over = place->over;
     if (over || (!first && place->locked == PLACE_ALL_LOCKED))
@@ -296,7 +296,7 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     place->over = place->number % LOOK_UP == LOOK_UP - 1 &&
                   (deadline_passed(place->bound.until) || bound_is_cancelled(place->bound));
     if (place->over) {
-        place->number = places; /* it stands for others than the caller's own place, too */
+        place->number = places; /* it stands for all the remaining places */
         place->unreadable = true;
         place->known = false;
     } else if (place->number == place->own) {
@@ -321,15 +321,15 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
 
 /* --- news ----------------------------------------------------------------------- */
 
-/* If the directory is moved, the file leaves the path, which an inotify watch of the file alone
- * does not report. The regular checks find what this watch misses: a move of a directory further
- * up, or of a directory that cannot be watched. */
+/* If the directory is moved, the file leaves the path, which an inotify watch on the file alone
+ * does not report. The regular checks find what this watch misses: moving a directory further up,
+ * or one that cannot be watched. */
 static void watch_directory(int fd, const char *path)
 {
     char *copy = strdup(path);
     if (copy == NULL)
         return;
-    /* IN_MASK_ADD, because the locked path may be this same directory ("/"). */
+    /* IN_MASK_ADD, because the locked path may be this directory itself ("/"). */
     (void)!inotify_add_watch(fd, dirname(copy), IN_MOVE_SELF | IN_DELETE_SELF | IN_MASK_ADD);
     free(copy);
 }
@@ -348,10 +348,11 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
     return fd;
 }
 
-/* The last close of an instance waits until no processor can see its watches any more, for up to
- * 20 ms. So a socket holds the instance, and is in its own queue: a thread of the kernel that
- * collects such sockets closes both (since Linux 6.9; before that, close(2) waits). A process that
- * holds the instance longer than dlock would end as a zombie where pid 1 does not reap. */
+/* When an inotify instance is closed for the last time, close(2) waits, for up to 20 ms, until no
+ * processor can see its watches any more. To avoid that wait, the instance is put into the queue of
+ * a socket that is in its own queue: a kernel thread that collects such sockets closes both (since
+ * Linux 6.9; before that, close(2) waits). If a helper process held the instance instead and
+ * outlived dlock, it would end as a zombie if pid 1 does not reap. */
 void lock_file_news_close(int *news_fd)
 {
     int ends[2];
@@ -385,6 +386,7 @@ bool lock_file_drain_news(int news_fd)
     do {
         length = read(news_fd, events, sizeof events);
         any |= length > 0;
-    } while (length > EVENT_MOST && drain_goes_on(&drain)); /* another event had room otherwise */
+    } while (length > EVENT_MOST && drain_goes_on(&drain)); /* otherwise there was room for another
+                                                             * event */
     return any;
 }
