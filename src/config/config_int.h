@@ -84,9 +84,9 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
 
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
 
-/* Adds the options from argv[1] to the first word that is no option to the settings, and blots out
- * the logins of URLs in argv; argv[0] is NAME if the options follow NAME. Returns the index of that
- * word (argc if there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
+/* Adds the options from argv[1] to the first word that is not an option to the settings, and
+ * overwrites the logins of URLs in argv; argv[0] is NAME if the options follow NAME. Returns the
+ * index of that word (argc if there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
 int argv_read(struct options *options, int argc, char **argv, bool behind_name, struct errmsg *why);
 
 /* --- file.c ---------------------------------------------------------------- */

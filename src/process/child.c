@@ -261,7 +261,7 @@ void child_reap(struct child *child)
     while (child->plan->tree && drain_goes_on(&drain) &&
            recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
         continue;
-    notice_exec(child); /* before read_page(), which thus finds why exec has failed */
+    notice_exec(child); /* before read_page(), which can then find out why exec failed */
     read_page(child);
 }
 

@@ -27,8 +27,8 @@ struct tree {
     struct tree_member *members;
     size_t count, room;
 
-    /* Descriptors reserved for a walk: under a low limit (ulimit -n) no other may be left, and
-     * a walk takes a process that it cannot read for gone. -1: not reserved. */
+    /* Descriptors reserved for a walk. Under a low limit (ulimit -n) no other descriptor may be
+     * left, and a walk would treat a process that it cannot read as ended. -1: not reserved. */
     int spare[3];
 };
 
@@ -62,8 +62,8 @@ struct tree_count {
     int found;
     int ended;   /* had ended when the walk reached them: it may have missed their children */
     pid_t first; /* one of those found, 0 if there is none */
-    bool known;  /* false: there is no /proc that could be walked. The first process of a
-                  * pid namespace then signals all others in it. */
+    bool known;  /* false: there is no /proc that could be walked. The first process of a pid
+                  * namespace then signals all others in it. */
 };
 
 /* Counts the processes that are left. A process that has ended does not count, even if it

@@ -305,8 +305,8 @@ static enum lock_result judge_greeting(struct redis_conn *conn, enum redis_greet
     return reply->type == REDIS_REPLY_STATUS ? LOCK_OK : redis_conn_nonsense(conn, why);
 }
 
-/* An error with which a server answers the very first command before it closes the
- * connection, because it does not serve us at all: "ERR max number of clients reached",
+/* An error that a server sends in answer to the very first command, before it closes the
+ * connection, because it does not accept this client at all: "ERR max number of clients reached",
  * "DENIED Redis is running in protected mode ...". */
 struct dismissal {
     enum lock_result result; /* LOCK_OK: there was no such error */

@@ -25,7 +25,8 @@ bool table_add(struct table *table, const char *cell);
  * columns by the locale that setlocale(3) has set. */
 void table_fit(const struct table *table, int room, int last, int widths[TABLE_COLUMNS_MOST]);
 
-/* Prints the rows below a header. Shows a cut with '~'. Prints nothing if there are no rows. */
+/* Prints the rows below a header. Marks a truncated value with '~'. Prints nothing if there are no
+ * rows. */
 void table_print(FILE *to, const struct table *table, const int widths[TABLE_COLUMNS_MOST]);
 
 void table_free(struct table *table);

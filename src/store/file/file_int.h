@@ -139,9 +139,8 @@ void lock_file_unlock(const struct lock_file *file);
  * of them. */
 bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length);
 
-/* True if another process has a lock on these bytes that conflicts with `type`: *lock is then one
- * such lock. False with errno: 0 if there is none, otherwise the error that prevented finding
- * out. */
+/* True if another process has a lock on these bytes that conflicts with `type`; *lock is then one
+ * such lock. False with errno: 0 if there is none, otherwise the error that prevented the check. */
 bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length,
                     struct flock *lock);
 
@@ -153,7 +152,7 @@ struct lock_place {
     struct bound bound;     /* for the iteration over places */
     enum place_lock locked; /* through another open file than this one */
     bool known;             /* it has a record, which could be read */
-    bool over;              /* time was up: the remaining places were not looked at */
+    bool over;              /* time ran out: the remaining places were not examined */
     bool unreadable;        /* it is unknown whether it has a record, or whether it is locked */
     struct record record;
 };
@@ -366,8 +365,8 @@ struct run_slot {
     uint64_t hash;      /* of the lock's key */
     int64_t kept_until; /* wall clock, ms */
     int64_t failures, runs;
-    char text[976]; /* key, last run, last success, its fence, until when it is needed; each ends
-                       in NUL; "": not kept, or unknown */
+    char text[976]; /* key, last run, last success, its fence, until when it is needed; each ends in
+                     * NUL; "": not kept, or unknown */
 };
 
 /* The history of an entry's lock: a page of its own. */

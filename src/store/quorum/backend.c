@@ -15,7 +15,7 @@
 
 /* --- news and calls ------------------------------------------------------ */
 
-/* The sooner of two times, of which 0 is none. */
+/* The sooner of two times; 0 counts as none. */
 static struct deadline sooner(struct deadline a, struct deadline b)
 {
     return a.boot_ns == 0 || (b.boot_ns > 0 && deadline_before(b, a)) ? b : a;
@@ -58,18 +58,17 @@ static struct call quorum_listen(struct backend *backend)
 
 enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-/* Patience for a request that the slow servers should carry out, too. A server without the pause
- * that must end answers LOCK_GONE. */
+/* Patience for a request that the slow servers should carry out, too. When a pause must end, a
+ * server that has no pause answers LOCK_GONE. */
 static struct duration judge_slow(const struct quorum *quorum)
 {
     int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
-/* Returns on how many servers the owner has the lock. Fills in what one server alone may not know:
- * the fence, of which a server may only have a lower one that it gave at the take, or a higher one
- * if it joined later and knew that one before; and the TTL, which is shorter on a server that
- * joined later. */
+/* Returns on how many servers the owner has the lock. Also fills in what a single server may not
+ * know. The fence: one server may only have a lower fence that it gave at the take, or a higher one
+ * that it knew before it joined. The TTL: it is shorter on a server that joined later. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -85,7 +84,7 @@ static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
     return count;
 }
 
-/* How many owners of this state have the lock on at least so many servers. */
+/* Counts the owners in this state that have the lock on at least `least` servers. */
 static int64_t count_owners(const struct quorum *quorum, const struct lock_state *state, int least)
 {
     int64_t count = 0;
@@ -158,9 +157,9 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed some runs. So the newest success is shown, with the counts of
- * the server that knows of the most runs since then; and the newest run, by the hosts' clocks, with
- * the longest history of the servers that know of it. */
+/* A server that was down has missed some runs. So this shows the newest success, with the counts of
+ * the server that knows of the most runs since then, and the newest run by the hosts' clocks, with
+ * the longest history among the servers that know of that run. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
@@ -187,8 +186,8 @@ static struct run_memory find_memory(const struct quorum *quorum)
     return newest;
 }
 
-/* The best informed server knows of the most owners that are shown. If several do, the one with the
- * highest fence counts. */
+/* The best informed server is the one that knows of the most owners shown; among several, the one
+ * with the highest fence. */
 static struct lock_state *best_informed(struct quorum *quorum, int least)
 {
     struct lock_state *best = &quorum->members[0].state;
@@ -276,7 +275,7 @@ static enum lock_result look(struct quorum *quorum, const char *key, enum purpos
     return result;
 }
 
-/* A lock on a minority is no lock; base.note reports it. */
+/* A lock on a minority only does not count as held; base.note reports it. */
 static enum lock_result quorum_look(struct backend *backend, const char *key,
                                     struct lock_state *state, struct bound bound,
                                     struct errmsg *why)
@@ -306,7 +305,7 @@ static enum lock_result ask_pause(struct quorum_member *member, void *about, str
 }
 
 /* A lock is paused if it is paused on a majority. The end of a pause must reach all servers,
- * because a pause that is left on a minority keeps clients out if other servers are down as
+ * because a pause that remains on a minority keeps clients out if other servers are down as
  * well. */
 static enum lock_result quorum_pause(struct backend *backend, const char *key,
                                      const struct pause *pause, struct bound bound,

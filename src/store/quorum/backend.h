@@ -1,11 +1,11 @@
 /* One lock on several independent servers: the client that has the lock on a majority of them holds
- * it. This is Redlock (redis.io, "Distributed Locks with Redis"), with what its critics ask for. M.
+ * it. This is Redlock (redis.io, "Distributed Locks with Redis") with what its critics ask for. M.
  * Kleppmann ("How to do distributed locking", 2016) shows that no such lock is safe against a
- * holder that stops for longer than its lease, unless the resource checks a number that rises. That
- * number is the fence, which is raised on a majority before the command starts. The lease is
- * counted on a clock that cannot be set, and from before the servers were asked, as S. Sanfilippo
- * answered ("Is Redlock safe?", 2016). A server whose own clock jumps, or that restarts empty, is
- * only a minority as long as it is alone. */
+ * holder that stops for longer than its lease, unless the resource checks a number that only rises.
+ * That number is the fence, which is raised on a majority before the command starts. As S.
+ * Sanfilippo answered ("Is Redlock safe?", 2016), the lease is counted from before the servers were
+ * asked, on a clock that cannot be set. A server whose own clock jumps, or that restarts empty,
+ * does no harm as long as it is in the minority. */
 #ifndef DLOCK_STORE_QUORUM_BACKEND_H
 #define DLOCK_STORE_QUORUM_BACKEND_H
 

@@ -1,5 +1,5 @@
 /* Several stores that keep one lock together: the client that has the lock in a majority of them
- * holds it. The declarations that the files of the quorum share. */
+ * holds it. This header declares what the files of the quorum share. */
 #ifndef DLOCK_STORE_QUORUM_QUORUM_INT_H
 #define DLOCK_STORE_QUORUM_QUORUM_INT_H
 
@@ -28,8 +28,8 @@ enum {
 enum member_standing {
     MEMBER_WITHOUT = 1,  /* no lease there: never granted, or lost since */
     MEMBER_OWES = 2,     /* a take may still be carried out there, and must be released */
-    MEMBER_GRANTS = 4,   /* or may grant: of another process's lease only the token is known */
-    MEMBER_RELEASED = 8, /* by this process, or another with its token: not taken there again */
+    MEMBER_GRANTS = 4,   /* or may grant: for another process's lease only the token is known */
+    MEMBER_RELEASED = 8, /* by this process, or by another with its token: not taken there again */
     MEMBER_LACKS = MEMBER_WITHOUT | MEMBER_OWES,
 };
 
@@ -44,13 +44,13 @@ struct quorum_member {
     struct backend *store;
     char url[sizeof((struct redis_url *)0)->shown]; /* as it is shown */
     enum member_standing standing;
-    struct lease lease;    /* as this server has it; deadline 0: it has none */
+    struct lease lease;    /* as stored on this server; deadline 0: there is none */
     struct deadline until; /* MEMBER_OWES: the end of that take's lease; 0: it was not granted */
     char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
 
     /* Of the last round that asked it. */
     bool asked;
-    bool done; /* its result is there */
+    bool done; /* the result has arrived */
     enum lock_result result;
     struct errmsg why;       /* of the result */
     struct holder holder;    /* of LOCK_HELD */
@@ -126,9 +126,9 @@ static inline struct quorum *quorum_of(struct backend *backend)
 enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why);
 
 /* Asks the members of the question at the same time: the last one in the caller's thread, each
- * other one in a thread of its own. Waits for them as long as the patience and the bound allow.
- * Then each of these members has a result, LOCK_CANCELLED if it was cut short; the other members
- * keep theirs. Returns whether the bound's own cancel descriptor is readable. */
+ * other one in its own thread. Waits for them as long as the patience and the bound allow.
+ * Afterwards each of these members has a result (LOCK_CANCELLED if it was cut short); the other
+ * members keep theirs. Returns whether the bound's own cancel descriptor is readable. */
 bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
                   struct bound bound);
 
@@ -136,8 +136,8 @@ bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
  * some more time; once the lease is lost, none. */
 struct duration quorum_judge(const struct quorum *quorum);
 
-/* The time that so many rounds would take at the pace of the last one that had a verdict, between
- * `least` and 1 s. A fixed limit that suits near servers would cut short all distant ones. */
+/* The time that this many rounds would take at the pace of the last one that had a verdict, between
+ * `least` and 1 s. A fixed limit that suits nearby servers would cut short all distant ones. */
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
 /* Learns the pace from a round that has asked all members for a verdict. */
@@ -157,7 +157,7 @@ int quorum_count(const struct quorum *quorum, unsigned results);
  * its last result if it has released the lock, otherwise as LOCK_GONE. */
 int quorum_count_round(const struct quorum *quorum, unsigned results);
 
-/* LOCK_OK if a majority has done what the last round asked; otherwise *why says why not. */
+/* LOCK_OK if a majority has done what the last round asked; otherwise *why gives the reason. */
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
 
 /* The majority's verdict on a lease, after a round that has asked all servers that may have had the

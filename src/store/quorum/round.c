@@ -46,7 +46,7 @@ member_set quorum_missing(const struct quorum *quorum)
     return missing;
 }
 
-/* Shortens the wait to what the question's patience says. The caller has the mutex. */
+/* Shortens the wait to what the question's patience allows. The caller has the mutex. */
 static void set_cut(struct quorum *quorum)
 {
     const struct quorum_question *question = quorum->question;
@@ -266,8 +266,8 @@ static void add_members(const struct quorum *quorum, unsigned results, const cha
 }
 
 /* A problem that no retry solves is always a warning. A minority that is down, or has lost its
- * keys, is only noted, because that is what a quorum is for. The note stays the same as long as it
- * is about the same members, whatever they answer. */
+ * keys, is only noted, because a quorum is meant to tolerate that. The note stays the same as long
+ * as it is about the same members, whatever they answer. */
 void quorum_note(struct quorum *quorum, bool taken)
 {
     member_set others = quorum_answered(quorum, ~(unsigned)RESULT_OK);
@@ -371,8 +371,8 @@ static enum lock_result loss(const struct quorum *quorum, member_set may_have, i
     return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
 }
 
-/* A server that cannot be asked may still have the lease; a server that never granted it keeps no
- * client out. */
+/* A server that cannot be asked may still have the lease; a server that never granted the lease
+ * keeps no client out. */
 enum lock_result quorum_verdict(const struct quorum *quorum, member_set may_have, bool cancelled,
                                 struct errmsg *why)
 {
