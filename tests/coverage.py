@@ -2,13 +2,14 @@
 """Sums up what gcov(1) knows of a build, by file, and holds it against the
 reasons for what no test reaches.
 
-Usage: coverage.py BUILD REASONS
+Usage: coverage.py [--json FILE] BUILD REASONS
 
 REASONS has paragraphs: lines of a reason that begin with "# ", then lines of
 "FILE: FUNCTION FUNCTION...", each with lines that no test reaches. A function with a
 "?" behind its name is one that some runs reach and others do not.
 """
 
+import argparse
 import collections
 import gzip
 import json
@@ -18,6 +19,9 @@ import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+from figures import Table, add_options, report_of, write_figures
 
 
 class Source:
@@ -80,7 +84,7 @@ def percent(some, of):
 
 
 def show_table(sources):
-    """The files, then the folders as a table of doc/reliability.md, and all."""
+    """Prints the files, then the folders and all. Returns the latter."""
     folders = collections.defaultdict(lambda: [0, 0, 0, 0])
     print(f"{'file':28} {'lines':>7} {'reached':>9} {'branches':>9} {'taken':>9}")
     for name, source in sorted(sources.items()):
@@ -88,10 +92,12 @@ def show_table(sources):
         for folder in os.path.dirname(name) + "/", "all":
             folders[folder] = [a + b for a, b in zip(folders[folder], totals)]
         print(f"{name:28} {totals[0]:7} {percent(totals[1], totals[0]):>9} {totals[2]:9} {percent(totals[3], totals[2]):>9}")
-    print("\n| folder | lines | reached | branches | taken |\n| --- | --- | --- | --- | --- |")
     everything = folders.pop("all")
-    for name, sums in [*sorted(folders.items()), ("all", everything)]:
-        print(f"| {name} | {sums[0]:,} | {percent(sums[1], sums[0]).strip()} | {sums[2]:,} | {percent(sums[3], sums[2]).strip()} |")
+    table = Table("", ["folder", "lines", "reached", "branches", "taken"], [
+        [f"`{name}`" if name.endswith("/") else name, f"{sums[0]:,}", percent(sums[1], sums[0]).strip(), f"{sums[2]:,}",
+         percent(sums[3], sums[2]).strip()] for name, sums in [*sorted(folders.items()), ("all", everything)]])
+    print("\n" + report_of("", [table], True))
+    return table
 
 
 def read_reasons(path):
@@ -139,9 +145,15 @@ def compare(sources, reasons):
 
 
 def main():
-    sources = read_counts(sys.argv[1])
-    show_table(sources)
-    faults = compare(sources, read_reasons(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, seed=None)
+    parser.add_argument("build", metavar="BUILD")
+    parser.add_argument("reasons", metavar="REASONS")
+    options = parser.parse_args()
+    sources = read_counts(options.build)
+    table = show_table(sources)
+    faults = compare(sources, read_reasons(options.reasons))
+    write_figures(options.json, [table])
     print(f"{faults} faults")
     return 1 if faults else 0
 

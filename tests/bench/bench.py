@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Measure dlock against flock(1), GNU sem, redis-cli in a shell script, cronlock, etcdctl lock and consul lock.
 
-    python3 tests/bench/bench.py [--runs N] [--markdown] [--document FILE] [--idle] [--tls] [--quorum]
-                                  PATH-TO-DLOCK
+    python3 tests/bench/bench.py [--runs N] [--json FILE] [--idle] [--tls] [--quorum] PATH-TO-DLOCK
 
 Every server is started here, in a temporary directory and on loopback, and stopped at the end.
 A missed budget is reported and changes nothing in the exit status; that is 1 only when something
@@ -23,11 +22,10 @@ from collections import namedtuple
 
 from bench_common import (
     BenchError, Table, base_environment, client_calls, parse_options, held, missing, on_terminate, proc_field, proc_text,
-    processor_ticks, put_between_markers, reads_of_server, report_of, round_order, start_consul, start_etcd, start_redis,
-    start_tls_redis, text_field, verdict, version_line,
+    processor_ticks, reads_of_server, round_order, start_consul, start_etcd, start_redis, start_tls_redis, tell, text_field,
+    verdict, version_line,
 )
 
-MARKERS = ("<!-- run -->", "<!-- /run -->")
 BUDGET_TRUE = {"file": 1.05, "Redis": 1.15}
 BUDGET_SLEEP = {"file": 1.02, "Redis": 1.03}
 BUDGET_PEAK_KB, BUDGET_PRIVATE_KB = 2100, 450
@@ -326,10 +324,7 @@ def measure(options, stack):
     idle, stolen, total = (new - old for new, old in zip(processor_ticks(), before))
     head = "%s\nLoad average before: %.2f. Processors during the rounds: %.0f %% idle, %.0f %% taken by the host." % (
         version_line(), load, 100 * idle / max(total, 1), 100 * stolen / max(total, 1))
-    said = report_of(head, tables, options.markdown)
-    print(said)
-    if options.document:
-        put_between_markers(options.document, MARKERS, said)
+    tell(options, head, tables)
 
 
 def run_count(text):
@@ -345,7 +340,7 @@ def main():
                         help="count what an idle holder asks of Redis as well (takes 23 s)")
     parser.add_argument("--tls", action="store_true", help="time TLS beside redis-cli as well")
     parser.add_argument("--quorum", action="store_true", help="time a quorum of three servers as well")
-    options = parse_options(parser, MARKERS)
+    options = parse_options(parser)
     if missing("flock"):
         return 1
     signal.signal(signal.SIGALRM, on_alarm)

@@ -2,14 +2,16 @@
 
 import contextlib
 import http.client
-import io
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
-from collections import namedtuple
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from figures import Table, add_options, report_of, write_figures  # noqa: E402, F401 (the benchmarks have Table from here)
 
 START_LIMIT = 20.0
 STOP_LIMIT = 5.0
@@ -19,9 +21,6 @@ CLIENT_CALLS = {
     "auth", "client", "eval", "eval_ro", "evalsha", "evalsha_ro", "hello", "psubscribe", "punsubscribe",
     "script", "select", "ssubscribe", "subscribe", "sunsubscribe", "unsubscribe",
 }
-
-Table = namedtuple("Table", "title header rows")
-
 
 class BenchError(Exception):
     """Something that is installed could not be run."""
@@ -257,64 +256,22 @@ def version_line():
     return ", ".join(found)
 
 
-def show(table, markdown):
-    if markdown:
-        print("### %s\n" % table.title)
-        print("| %s |" % " | ".join(table.header))
-        print("| %s |" % " | ".join("---" for _ in table.header))
-        for line in table.rows:
-            print("| %s |" % " | ".join(line))
-    else:
-        print(table.title.replace("`", ""))
-        lines = [[cell.replace("`", "") for cell in line] for line in [table.header] + table.rows]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
-        for line in lines:
-            print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
-    print(flush=True)
-
-
-def report_of(head, tables, markdown, after=()):
-    """All that a program says, as text."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        print(head + "\n")
-        for table in tables:
-            show(table, markdown)
-        for words in after:
-            print(words)
-    return said.getvalue().strip()
-
-
-def parse_options(parser, markers):
+def parse_options(parser):
     """With what all of them have: what to measure, and where to put what came of it."""
-    parser.add_argument("--markdown", action="store_true", help="print markdown tables")
-    parser.add_argument("--document", metavar="FILE", help="put the output between the markers of this file as well")
+    add_options(parser, seed=None)
     parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
     options = parser.parse_args()
     options.dlock = os.path.abspath(options.dlock)
     must_run(parser, options.dlock)
-    if options.document and not has_markers(options.document, markers):
-        parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + markers))
     return options
+
+
+def tell(options, head, tables, after=()):
+    """Prints what was measured, and writes it if that is asked for."""
+    print(report_of(head, tables, False, after))
+    write_figures(options.json, tables, head, after)
 
 
 def must_run(parser, path):
     if not os.access(path, os.X_OK):
         parser.error("%s: not there, or not executable" % path)
-
-
-def has_markers(path, markers):
-    """Found out before a run of minutes, not after it."""
-    lines = []
-    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    return all(lines.count(marker) == 1 for marker in markers)
-
-
-def put_between_markers(path, markers, text):
-    """Put the output where the document has it."""
-    with open(path, encoding="utf-8") as file:
-        before, rest = file.read().split(markers[0])
-    after = rest.split(markers[1])[1]
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("%s%s\n%s\n%s%s" % (before, markers[0], text.strip(), markers[1], after))

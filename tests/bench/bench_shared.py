@@ -26,11 +26,10 @@ import uuid
 
 from bench_common import (
     BenchError, Table, base_environment, client_calls, client_usec, parse_options, missing, on_terminate,
-    put_between_markers, redis_ask, report_of, server_cpu, start_redis,
+    redis_ask, server_cpu, start_redis, tell,
 )
 from bench_plot import draw_sizes
 
-MARKERS = ("<!-- shared -->", "<!-- /shared -->")
 TRIES, SLOTS_MOST = 7, 10000
 SETTLE = 1.0
 LIVE_ROUNDS = 9
@@ -405,7 +404,7 @@ def parse_arguments():
                         help="how many holders or waiters (default: 1,100,1000,10000)")
     parser.add_argument("--live", type=int, default=1000, metavar="N", help="real holders at most (default: 1000)")
     parser.add_argument("--svg", metavar="FILE", help="draw the times")
-    return parse_options(parser, MARKERS)
+    return parse_options(parser)
 
 
 def main():
@@ -422,10 +421,7 @@ def main():
         return 1
     except KeyboardInterrupt:
         return 130
-    said = report_of("Load average before: %.2f. Processors: %d." % (load, os.cpu_count()), tables, options.markdown)
-    print(said)
-    if options.document:
-        put_between_markers(options.document, MARKERS, said)
+    tell(options, "Load average before: %.2f. Processors: %d." % (load, os.cpu_count()), tables)
     if options.svg:
         with open(options.svg, "w", encoding="utf-8") as file:
             file.write(draw_sizes(plots))

@@ -25,7 +25,7 @@ from collections import Counter, namedtuple
 
 from bench_common import (
     CLIENT_CALLS, BenchError, Table, all_calls, must_run, parse_options, held, on_terminate, proc_field, processor_ticks,
-    put_between_markers, reads_of_server, redis_ask, report_of, round_order, start_consul, start_etcd, start_redis,
+    reads_of_server, redis_ask, round_order, start_consul, start_etcd, start_redis, tell,
     verdict, version_line,
 )
 from bench_crowd import (
@@ -58,7 +58,6 @@ FIRST = 100
 ROUND_LIMIT = 60.0
 GATE_LIMIT = 120.0
 FAIR_LIMIT = 60.0
-MARKERS = ("<!-- waiting -->", "<!-- /waiting -->")
 
 # What this program asks of the server while it counts.
 OUR_CALLS = {"info", "monitor", "config", "ping"}
@@ -606,11 +605,7 @@ def ignore_signals():
 
 def report(options, head, tables, bench):
     """Print what was found, draw it, and name who could not be run."""
-    said = report_of(head, tables, options.markdown,
-                     ["Not measured: %s, %s." % failed for failed in bench.failed])
-    print(said)
-    if options.document:
-        put_between_markers(options.document, MARKERS, said)
+    tell(options, head, tables, ["Not measured: %s, %s." % failed for failed in bench.failed])
     if options.svg and (bench.results.get("handoff") or bench.results.get("calls")):
         with open(options.svg, "w", encoding="utf-8") as file:
             file.write(draw(bench.results.get("handoff"), bench.results.get("calls"), BUDGET_CALLS,
@@ -650,7 +645,7 @@ def parse_arguments():
                         help="how long waiters at rest have waited before they are looked at (default: 30)")
     parser.add_argument("--svg", metavar="FILE", help="draw hand-offs and calls")
     parser.add_argument("--stamp", metavar="FILE", help="the command (default: tests/helpers/stamp of the build)")
-    options = parse_options(parser, MARKERS)
+    options = parse_options(parser)
     beside = os.path.join(os.path.dirname(os.path.dirname(options.dlock)), "tests/helpers/stamp")
     options.stamp = os.path.abspath(options.stamp or beside)
     must_run(parser, options.stamp)

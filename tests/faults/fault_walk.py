@@ -31,6 +31,7 @@ import tempfile
 import time
 
 from fault_lab import Failure, Lab
+from figures import Table, add_options, write_figures
 from fault_scenarios import SCENARIOS, judge
 
 PAGE_SIZE, SLOTS, NAME_SIZE = 8192, 160, 32
@@ -231,15 +232,21 @@ def describe(scenario, failure, caller, run, wrong, options):
 
 def work(lab, scenarios, options, share, shares, report):
     """One worker: its share of the failures of each scenario."""
-    for scenario in scenarios:
+    deadline = time.monotonic() + (options.seconds or float("inf"))
+    for number, scenario in enumerate(scenarios):
+        # Each scenario has its share of the time that is left.
+        end = time.monotonic() + (deadline - time.monotonic()) / (len(scenarios) - number)
         run, (_, _, calls) = attempt(lab, scenario, None)
         wrong = judge(lab, scenario, None, run)
         if wrong:
             report({"plain": scenario.name, "wrong": wrong, "text": "%s %r %r %s" % (run.status, run.stderr, run.stdout, run.events)})
             continue
-        for index, failure in enumerate(failures(scenario, calls, options)):
-            if index % shares != share:
-                continue
+        chosen = list(failures(scenario, calls, options))[share::shares]
+        if options.seconds:
+            random.Random(options.seed + scenario.name).shuffle(chosen)
+        for failure in chosen:
+            if time.monotonic() > end:
+                break
             one(lab, scenario, failure, options, report)
         report({"scenario": scenario.name, "calls": sum(calls.values()), "functions": sorted(calls)})
 
@@ -314,7 +321,7 @@ def parse_arguments():
     parser.add_argument("--kinds", type=lambda text: text.split(","))
     parser.add_argument("--most", type=int, default=10000, help="calls of a function in a scenario; more are a sample")
     parser.add_argument("--first", action="store_true", help="the first calls, instead of a sample")
-    parser.add_argument("--seed", default="dlock", help="what draws the samples")
+    add_options(parser, seed="dlock", seconds=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--case", help="repeats one finding")
     parser.add_argument("--log", help="every case, a JSON object a line")
@@ -351,6 +358,8 @@ def main():
     broken = [pid for pid in pids if os.waitpid(pid, 0)[1] != 0]
     print("%d scenarios with %d calls, %d failures walked; exit statuses: %s; %d findings" % (
         len(calls), sum(calls.values()), walked, " ".join("%s:%d" % pair for pair in sorted(statuses.items())), findings))
+    write_figures(options.json, [Table("", ["scenarios", "calls in them", "failures made", "findings"], [
+        ["{:,}".format(number) for number in (len(calls), sum(calls.values()), walked, findings)]])])
     return 1 if findings or broken or not walked else 0
 
 

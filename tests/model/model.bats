@@ -27,7 +27,7 @@ as_the_model_says='^(redis|file): [0-9]+ steps, .* all as the model says$'
     model --steps 200 --seed bats "$DLOCK"
     [ "$status" -eq 0 ]
     equals "$(grep -cE "$as_the_model_says" <<<"$output")" 2
-    drawn() { python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import model; print(model.draw("bats", 200))' "$TESTS/model"; }
+    drawn() { python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import model; print(list(model.draw("bats", 200)))' "$TESTS/model"; }
     export PYTHONDONTWRITEBYTECODE=1
     equals "$(drawn)" "$(drawn)"
 }

@@ -28,6 +28,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from figures import Table, add_options, write_figures
 from redis_client import RedisClient
 
 # In seconds. Leases are judged only this far from their end; a step needs this much of them.
@@ -1156,9 +1157,13 @@ def draw_step(rng):
     return step
 
 
-def draw(seed, count):
-    rng = random.Random(seed)
-    return [draw_step(rng) for _ in range(count)]
+def draw(seed, count, seconds=0):
+    """The same steps for a seed, and with a time limit fewer of them."""
+    rng, end = random.Random(seed), now() + (seconds or float("inf"))
+    for _ in range(count):
+        if now() > end:
+            return
+        yield draw_step(rng)
 
 
 # ---- a failure, made short ----
@@ -1233,19 +1238,21 @@ def tell_failure(options, store, work, world, wrong):
 
 # ---- the whole ----
 
-def play(options, store, work, plant):
-    """Returns whether all was as the model says."""
+def play(options, store, work, plant, rows):
+    """Returns whether all was as the model says, and adds a row of figures."""
     rng = random.Random("%s/plant" % options.seed)
     world = World(options, store, work, Plant(plant, rng))
-    steps = draw(options.seed, options.steps)
+    steps = draw(options.seed, options.steps, options.seconds)
     begin = now()
     wrong = world.play(steps)
+    rows.append([store.name, "{:,}".format(world.step_number), "{:,}".format(world.counts["runs"]),
+                 str(world.counts["unclear"]), "0" if wrong is None else "at step %d: %s" % (world.step_number, wrong)])
     if wrong is not None:
         tell_failure(options, store, work, world, wrong)
         return False
     seconds = now() - begin
     print("%s: %d steps, %d runs of dlock, %.1f s, %.0f steps a second; unclear: %d; all as the model says" % (
-        store.name, world.step_number, world.counts["runs"], seconds, options.steps / seconds, world.counts.pop("unclear", 0)))
+        store.name, world.step_number, world.counts["runs"], seconds, world.step_number / seconds, world.counts.pop("unclear", 0)))
     if options.verbose:
         print("  " + ", ".join("%s: %d" % item for item in sorted(world.counts.items())))
     return True
@@ -1253,7 +1260,7 @@ def play(options, store, work, plant):
 
 def find_plants(options, store, work):
     """Returns whether each of the planted faults is found, and nothing without one."""
-    good = play(options, store, work, None)
+    good = play(options, store, work, None, [])
     for kind in PLANTS:
         world = World(options, store, work, Plant(kind, random.Random(kind)))
         wrong = world.play(draw(options.seed, options.steps if kind != "left" else 10))
@@ -1271,7 +1278,7 @@ def on_terminate(_number, _frame):
 def run(options):
     signal.signal(signal.SIGTERM, on_terminate)
     stores = {"redis": [Redis], "file": [Files], "both": [Redis, Files]}[options.backend]
-    good = True
+    good, rows = True, []
     for kind in stores:
         with contextlib.ExitStack() as stack:
             work = tempfile.mkdtemp(prefix="dlock-model-")
@@ -1280,14 +1287,15 @@ def run(options):
             if options.plants:
                 good = find_plants(options, store, work) and good
             else:
-                good = play(options, store, work, options.plant) and good
+                good = play(options, store, work, options.plant, rows) and good
+    write_figures(options.json, [Table("", ["store", "steps", "runs of dlock", "not judged: a lease may have ended", "wrong"], rows)])
     return good
 
 
 def main():
     parser = argparse.ArgumentParser(description="Play random actions against dlock and a model of it, and compare.")
     parser.add_argument("--steps", type=int, default=1000, metavar="N", help="how many (default: 1000)")
-    parser.add_argument("--seed", default="", metavar="TEXT", help="default: drawn, and printed")
+    add_options(parser, seconds=0)
     parser.add_argument("--backend", default="both", choices=("redis", "file", "both"), help="default: both")
     parser.add_argument("--plant", choices=sorted(PLANTS), metavar="KIND",
                         help="change once what a step saw: must be found. One of: %s" % ", ".join(sorted(PLANTS)))

@@ -27,6 +27,9 @@ import time
 import areas
 import mutate
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from figures import CANNOT_RUN, Table, add_options, report_of, write_figures
+
 EMBEDDED = "src/store/redis/scripts/embedded.h"
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] + ["--user", "--map-root-user"] * (os.geteuid() != 0)
 # A suite that takes longer hangs.
@@ -213,7 +216,7 @@ def read_log(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path, help="the tree, built in its place with `make all test-helpers`")
-    parser.add_argument("--seed", default=str(random.randrange(1 << 30)))
+    add_options(parser, seed=str(random.randrange(1 << 30)), seconds=0)
     parser.add_argument("--count", type=int, default=150, help="how many are judged (150)")
     parser.add_argument("--resume", type=pathlib.Path, help="the output of an earlier run with this seed, which counts as well", metavar="FILE")
     parser.add_argument("--only", action="append", help="only files with this in their path", metavar="TEXT")
@@ -228,7 +231,7 @@ def main():
     if options.every and options.resume:
         parser.error("--resume knows lines, and --every makes several mistakes on one")
     if subprocess.run(NAMESPACE + ["true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
-        parser.exit(77, "mutants: no pid namespace can be made here (unshare), and a mutant may kill whatever it can reach\n")
+        parser.exit(CANNOT_RUN, "mutants: no pid namespace can be made here (unshare), and a mutant may kill whatever it can reach\n")
     only = options.only or [""]
     if options.line:
         drawn = [mutant for path in areas.AREAS if any(part in path for part in only)
@@ -246,9 +249,10 @@ def run_all(options, drawn, folder):
     counts = collections.Counter(known.values())
     survivors = [mutant for mutant in drawn if known.get((mutant.file, mutant.line)) == "SURVIVED"]
     waiting = iter([mutant for mutant in drawn if (mutant.file, mutant.line) not in known])
+    end = time.monotonic() + (options.seconds or float("inf"))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         def work():
-            while counts["killed"] + counts["SURVIVED"] < options.count:
+            while time.monotonic() < end and counts["killed"] + counts["SURVIVED"] < options.count:
                 mutant = next(waiting, None)
                 if mutant is None:
                     return
@@ -264,13 +268,16 @@ def run_all(options, drawn, folder):
         for each in [pool.submit(work) for _ in range(options.jobs)]:
             each.result()
     judged = counts["killed"] + counts["SURVIVED"]
-    print("\n| survivor | function | change |\n| --- | --- | --- |")
-    for mutant in sorted(survivors):
-        print("| `%s:%d` | `%s` | `%s` |" % (mutant.file, mutant.line, mutant.function, mutant.what.replace("|", "\\|")))
+    share = 100 * counts["killed"] / max(judged, 1)
+    survivors = Table("", ["survivor", "function", "change"], [
+        ["`%s:%d`" % (mutant.file, mutant.line), "`%s`" % mutant.function, "`%s`" % mutant.what.replace("|", "\\|")]
+        for mutant in sorted(survivors)])
+    print(report_of("", [survivors], True))
     print("\nseed %s: %d mutants judged, %d killed (%.1f %%), %d survived; %d gave the same code, %d no code" % (
-        options.seed, judged, counts["killed"], 100 * counts["killed"] / max(judged, 1), counts["SURVIVED"],
-        counts["equal"], counts["no code"]))
-    sys.exit(judged == 0 or 100 * counts["killed"] / judged < options.least)
+        options.seed, judged, counts["killed"], share, counts["SURVIVED"], counts["equal"], counts["no code"]))
+    write_figures(options.json, [Table("", ["judged", "killed", "survived", "gave the same code"], [
+        [str(judged), "%d (%.1f %%)" % (counts["killed"], share), str(counts["SURVIVED"]), str(counts["equal"])]]), survivors])
+    sys.exit(judged == 0 or share < options.least)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 from bench_common import on_terminate, proc_field, start_server
+from figures import Table, add_options, write_figures
 from orphans import become_subreaper, children
 from redis_client import RedisClient
 
@@ -303,8 +304,11 @@ class Soak:
         hosts = range(options.hosts)
         for backend in self.backends:
             backend.begin()
+        end = time.monotonic() + (options.seconds or float("inf"))
         for number in range(options.slots):
             began = time.monotonic()
+            if began > end:
+                break
             for backend in self.backends:
                 backend.start_slot(number, self.draw.sample(hosts, options.draw))
             if options.fail_every and number % options.fail_every == options.fail_every // 2:
@@ -358,11 +362,11 @@ class Soak:
     # -- the verdict --
 
     def judge(self):
-        good = True
+        good, rows, grew = True, [], []
         for backend in self.backends:
             said = "%s: %d slots, %d runs, %d kills of leaders, %d failures of the server, %d slots too slow to be judged" % (
-                backend.name, self.options.slots, backend.runs, backend.kills, backend.failures, backend.late)
-            if backend.late > self.options.slow_most * self.options.slots:
+                backend.name, self.slots_done, backend.runs, backend.kills, backend.failures, backend.late)
+            if backend.late > self.options.slow_most * self.slots_done:
                 backend.wrong.append("the machine is too slow for --hold=%g and --draw=%d" % (self.options.hold, self.options.draw))
             for (name, who, what), values in sorted(self.samples.items()):
                 if name != backend.name:
@@ -371,12 +375,19 @@ class Soak:
                 if grown > ROOM[what]:
                     backend.wrong.append("%s of the %s grew by %.0f over %d slots, from %s to %s" % (
                         what, who, grown, len(values), values[0], values[-1]))
-                elif self.options.table:
+                if min(values) != max(values):
+                    grew.append([name, who, what, str(min(values)), str(max(values)), "%+.1f" % grown])
+                if grown <= ROOM[what] and self.options.table:
                     print("  %-5s %-14s %-18s %9s %9s  %+.1f" % (name, who, what, min(values), max(values), grown))
             for wrong in backend.wrong[:20]:
                 print("%s: WRONG: %s" % (backend.name, wrong))
             good = good and not backend.wrong
+            rows.append([backend.name, *("{:,}".format(number) for number in (
+                self.slots_done, backend.runs, backend.kills, backend.failures, backend.late, len(backend.wrong)))])
             print("%s, %d wrong" % (said, len(backend.wrong)), flush=True)
+        write_figures(self.options.json, [
+            Table("", ["store", "slots", "runs", "leaders killed", "failures of the server", "slots too slow to be judged", "wrong"], rows),
+            Table("", ["store", "of", "what", "least", "most", "growth"], grew)])
         if not good:
             with open(self.said_path, encoding="utf-8", errors="replace") as file:
                 print(file.read()[-2000:])
@@ -429,7 +440,7 @@ def main():
     parser.add_argument("--fail-every", type=int, default=12, metavar="N",
                         help="how often the server is restarted, or hangs, in slots; 0: never (default: 12)")
     parser.add_argument("--backend", default="redis,file", metavar="LIST", help="default: redis,file")
-    parser.add_argument("--seed", default="", metavar="TEXT", help="default: drawn, and printed")
+    add_options(parser, seconds=0)
     parser.add_argument("--table", action="store_true", help="show what was counted: least, most, growth")
     parser.add_argument("--plant", choices=["key", "memory", "client", "file", "process", "double"],
                         help="leave one behind in every slot: must be found")

@@ -4,7 +4,7 @@
     python3 tests/torture --check LOG...
 
 Many locks have contenders that come back for more. Meanwhile processes are killed and frozen, locks are taken away and
-servers fail. All of that goes into a log, which is then judged. Exit status: 0 all was as promised, 1 it was not, 2 no
+servers fail. All of that goes into a log, which is then judged. Exit status: 0 all was as promised, 1 it was not, 77 no
 stage can be had here.
 """
 
@@ -23,6 +23,7 @@ sys.path[:0] = [(HERE := os.path.dirname(os.path.abspath(__file__))), os.path.jo
 # pylint: disable=wrong-import-position
 from campaign import Campaign, keep
 from checker import check
+from figures import CANNOT_RUN, add_options
 from orphans import become_subreaper
 from stages import MODULES, Missing, make
 
@@ -62,10 +63,10 @@ def play(options):
         stack.callback(shutil.rmtree, work, ignore_errors=True)
         stages = make_stages(options, work, stack)
         if not stages:
-            return 2
+            return CANNOT_RUN
         campaign = Campaign(options, work, stages, stack)
         campaign.play()
-        good = check(campaign.log_path, options.strict_ttl / 1000)
+        good = check(campaign.log_path, options.strict_ttl / 1000, options.json)
         if not good and options.log is None:
             print("the history is kept in %s" % keep(campaign.log_path))
     return 0 if good else 1
@@ -89,11 +90,10 @@ def parser():
     parse.add_argument("--stage", default="file,redis", metavar="LIST",
                        help="of %s; several play at once (default: file,redis)" % ", ".join(MODULES))
     parse.add_argument("--takes", type=int, default=10 ** 9, metavar="N", help="end after so many on each stage")
-    parse.add_argument("--seconds", type=float, default=120, metavar="N", help="end after so long (default: 120)")
+    add_options(parse, seconds=120)
     parse.add_argument("--locks", type=int, default=20, metavar="N", help="locks on each stage (default: 20)")
     parse.add_argument("--pace", type=int, default=100, metavar="PERCENT", help="of the takes between two faults")
     parse.add_argument("--only", default="", metavar="LIST", help="only these faults and deeds; none: nothing is done")
-    parse.add_argument("--seed", default="", metavar="TEXT", help="default: drawn, and printed")
     parse.add_argument("--ttl-least", type=int, default=100, metavar="MS", help="shortest lease of ends (default: 100)")
     parse.add_argument("--ttl-most", type=int, default=1500, metavar="MS", help="longest lease of ends (default: 1500)")
     parse.add_argument("--strict-ttl", type=int, default=500, metavar="MS",

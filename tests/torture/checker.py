@@ -13,6 +13,7 @@ import memory
 import order
 import pauses
 import telling
+from figures import write_figures
 from history import History
 from lateness import Lateness
 
@@ -285,9 +286,11 @@ class HighestFence:
         return self.highest[where - 1] if where else None
 
 
-def check(path, strict_ttl):
+def check(path, strict_ttl, figures=None):
     """Judges the log and tells. Returns whether all was as promised."""
     checker = Checker(strict_ttl)
     checker.read(path)
     checker.judge()
-    return telling.tell(checker)
+    good = telling.tell(checker)
+    write_figures(figures, [telling.figures_of(checker)])
+    return good

@@ -1,5 +1,7 @@
 """What a checker says of a history."""
 
+from figures import Table
+
 
 def tell(checker, complaints_most=40):
     """Prints it, and returns whether all was as promised."""
@@ -46,21 +48,28 @@ def tell_backend(checker, backend, counts):
     excused = {what[9:]: counts[what] for what in sorted(counts) if what.startswith("excused: ")}
     for reason, number in excused.items():
         print("  at once by design: %d (%s)" % (number, reason))
-    print(row_of(backend, counts, excused, wrong, checker.longest_free[backend], seconds))
 
 
 # The reasons why two may be at once, by a word that is in them, in the order and the words of doc/reliability.md.
 REASONS = ("daemon", "dying", "frozen", "taken away", "lost")
 
 
-def row_of(backend, counts, excused, wrong, longest_free, seconds):
-    """The row of doc/reliability.md."""
+def figures_of(checker):
+    """The table of doc/reliability.md."""
+    header = ["stage", "takes", "runs of dlock", "after a lease's end; order", "pauses; refused by `--once-per`", "faults",
+              "at once, excused", "overlaps", "wrong", "longest wait", "time"]
+    return Table("", header, [row_of(checker, backend) for backend in sorted(filter(None, checker.counts))])
+
+
+def row_of(checker, backend):
+    counts, history = checker.counts[backend], checker.history
+    excused = {what[9:]: counts[what] for what in sorted(counts) if what.startswith("excused: ")}
     faults = [counts[what] for what in counts if what.startswith("fault: ")]
     at_once = {word: sum(number for reason, number in excused.items() if word in reason) for word in REASONS}
     at_once["late"] = counts["late overlaps"] + counts["short overlaps"]
-    cells = ("`%s`" % backend, "{:,}".format(counts["takes"]), "{:,}".format(counts["runs"]),
-             "%d; %d" % (counts["hand-overs after a lease's end"], counts["order: checked"]),
-             "%d; %d" % (counts["pauses"], counts["skips"]), "%d of %d kinds" % (sum(faults), len(faults)),
-             ", ".join("%s %d" % pair for pair in at_once.items() if pair[1]) or "-", counts["overlaps"], wrong,
-             "%.1f s" % longest_free, "%.0f s" % seconds)
-    return "| %s |" % " | ".join(map(str, cells))
+    return ["`%s`" % backend, "{:,}".format(counts["takes"]), "{:,}".format(counts["runs"]),
+            "%d; %d" % (counts["hand-overs after a lease's end"], counts["order: checked"]),
+            "%d; %d" % (counts["pauses"], counts["skips"]), "%d of %d kinds" % (sum(faults), len(faults)),
+            ", ".join("%s %d" % pair for pair in at_once.items() if pair[1]) or "-", str(counts["overlaps"]),
+            str(sum(where == backend for where, _ in checker.wrong)), "%.1f s" % checker.longest_free[backend],
+            "%.0f s" % ((history.last or 0) - (history.first or 0))]
