@@ -59,7 +59,7 @@ is_free() { not dlock --status -q "$1"; }
 }
 
 @test "the links of the pages in Markdown lead to files and headings" {
-    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md doc/comparison.md doc/reliability.md doc/threat-model.md SECURITY.md \
+    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md doc/comparison.md doc/reliability.md doc/faults.md doc/defects.md doc/threat-model.md SECURITY.md \
         packaging/README.md CONTRIBUTING.md <<'PYTHON'
 import os, re, sys
 root, pages = sys.argv[1], sys.argv[2:]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# doc/reliability.md and doc/threat-model.md name tests for what they say: all of them are there.
+# The pages on reliability, faults, defects and threats name tests for what they say: all of them are there.
 load ../lib/common
 setup() { common_setup; DOC=$TESTS/../doc; }
 
@@ -26,12 +26,14 @@ all_stand() {
 }
 
 @test "every test that the fault matrix and the threat model name is there" {
-    all_stand "$DOC/reliability.md" 60
+    all_stand "$DOC/faults.md" 60
+    all_stand "$DOC/reliability.md" 15
+    all_stand "$DOC/defects.md" 40
     all_stand "$DOC/threat-model.md" 20
 }
 
 @test "the fault matrix has a test for at least 45 faults, and a promise for each" {
-    sed -n '/^## The matrix/,/^## What cannot/p' "$DOC/reliability.md" | grep -E '^\| ' | grep -vE '^\| (---|fault )' >"$T/rows"
+    grep -E '^\| ' "$DOC/faults.md" | grep -vE '^\| (---|fault )' >"$T/rows"
     equals "$(grep -cvE '^\| [^|]+ \| [^|]+ \| ([a-z_/]+: ".*"|campaign only) \|$' "$T/rows")" 0
     [ "$(grep -c ': "' "$T/rows")" -ge 45 ]
 }
@@ -42,4 +44,10 @@ all_stand() {
     printf '@test "is here" {\n    true && [ 1 ]\n}\n@test "is empty" {\n    skip\n}\n' | tee "$T/tests/both/x.bats" >"$T/tests/cli/one.bats"
     TESTS=$T/tests fails_with 1 'no such test, or an empty one: cli/one is empty' all_stand "$T/page.md" 1
     [[ $output == *'empty one: two is nowhere'* && $output != *'is here'* ]]
+}
+
+@test "the page on reliability can be read at one sitting, and names the limits" {
+    [ "$(wc -l <"$DOC/reliability.md")" -le 350 ]
+    grep -q '^## What is promised' "$DOC/reliability.md"
+    grep -q '^## What cannot be promised' "$DOC/reliability.md"
 }

@@ -287,6 +287,7 @@ copy_tree() {
 644 usr/share/doc/dlock/examples/importer.service
 644 usr/share/doc/dlock/examples/importer.timer
 644 usr/share/doc/dlock/examples/leader.service
+644 usr/share/doc/dlock/faults.md
 644 usr/share/doc/dlock/handoff.svg
 644 usr/share/doc/dlock/history.svg
 644 usr/share/doc/dlock/reliability.md
@@ -435,7 +436,7 @@ END
     CC="env $T/bin/compiler" HELPERS=$T/helpers SUITE='' run "$TESTS/coverage" "$T/build"
     [ -e "$T/build/dlock.gcda" ]
     [ -x "$T/build/fuzz/fuzz_url" ]
-    CC="env $T/bin/compiler" CLANG=none run "$TESTS/fuzz/run" 1 url
+    CC="env $T/bin/compiler" CLANG=none run "$TESTS/fuzz/run" --seconds 1 url
     equals "$status" 0
     [[ $output == *"engine: standalone (env $T/bin/compiler)"* ]]
 }

@@ -165,7 +165,7 @@ for path in sorted(file for part in ("doc", "src", "tests", "CONTRIBUTING.md", "
     for name in FILE.finditer(text):
         if not any(any(folder.glob(name[0])) for folder in (root, root / "src", root / "tests", path.parent)):
             found.append((name.start(), name[0]))
-    for part in [re.match(r"[\s\S]*", text)] if path.name in ("design.md", "reliability.md", "CONTRIBUTING.md") else COMMENT.finditer(text) if "src" in path.parts else []:
+    for part in [re.match(r"[\s\S]*", text)] if path.name in ("design.md", "reliability.md", "faults.md", "defects.md", "CONTRIBUTING.md") else COMMENT.finditer(text) if "src" in path.parts else []:
         found += [(part.start() + name.start(), name[0]) for name in FUNCTION.finditer(part[0]) if name[1] not in known]
     for at, name in sorted(found):
         print(f"{path.relative_to(root)}:{text.count(chr(10), 0, at) + 1}: {name}")
