@@ -20,6 +20,43 @@ __attribute__((format(printf, 2, 3))) static void add(struct errmsg *why, const 
     va_end(args);
 }
 
+/* --- names that other programs use ---------------------------------------- */
+
+/* The option that has this name in another program, or had it in dlock. */
+static enum option_id meant_by(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum option_id id;
+    } elsewhere[] = {
+        /* timeout(1) */
+        {"signal", OPT_STOP_SIGNAL},
+        {"kill-after", OPT_GRACE},
+        /* consul lock, etcdctl, redis-cli */
+        {"try", OPT_WAIT},
+        {"monitor-retry", OPT_RETRY_FOR},
+        {"endpoints", OPT_REDIS},
+        {"dial-timeout", OPT_CONNECT_TIMEOUT},
+        {"cert", OPT_CLIENT_CERT},
+        {"key", OPT_CLIENT_KEY},
+        /* libraries */
+        {"lease", OPT_TTL},
+        {"expire", OPT_TTL},
+        {"token", OPT_OWNER},
+        {"limit", OPT_SLOTS},
+        {"reason", OPT_MESSAGE},
+        {"unlock", OPT_RELEASE},
+        {"renew", OPT_EXTEND},
+        /* earlier versions of dlock */
+        {"outage", OPT_RETRY_FOR},
+        {"wait-free", OPT_WAIT_UNTIL_FREE},
+    };
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(name, elsewhere[i].name) == 0)
+            return elsewhere[i].id;
+    return OPT_NONE;
+}
+
 /* --- options -------------------------------------------------------------- */
 
 void hints_unknown_option(const char *word, struct errmsg *why)
@@ -76,19 +113,22 @@ static bool is_program(const char *word)
     return false;
 }
 
-/* The name of an action that runs no command and needs no value, as a word without dashes. */
-static bool is_verb(const char *word)
+/* The action that runs no command and needs no value, and that the word without dashes names or
+ * means. NULL: there is none. */
+static const char *verb(const char *word)
 {
-    const struct option_row *row = &option_rows[option_by_name(word, strlen(word))];
-    return row->is_action && row->argument == NULL;
+    enum option_id id = meant_by(word);
+    const struct option_row *row =
+        &option_rows[id != OPT_NONE ? id : option_by_name(word, strlen(word))];
+    return row->is_action && row->argument == NULL ? row->name : NULL;
 }
 
 void hints_no_command(const char *name, struct errmsg *why)
 {
     errmsg_set(why, "no command given");
-    if (is_verb(name))
-        add(why, "did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)", name,
-            name);
+    if (verb(name) != NULL)
+        add(why, "did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)",
+            verb(name), name);
     else if (strpbrk(name, blanks) != NULL)
         add(why,
             "'%.100s' is read as the lock's name: dlock NAME -- COMMAND, or dlock NAME -c "
@@ -127,8 +167,8 @@ void hints_not_a_command(const struct options *options, struct errmsg *why)
         return;
     const char *word = options->command[0];
     bool alone = options->command[1] == NULL;
-    if (alone && is_verb(options->name))
-        add(why, "did you mean dlock --%s %.100s?", options->name, word);
+    if (alone && verb(options->name) != NULL)
+        add(why, "did you mean dlock --%s %.100s?", verb(options->name), word);
     else if (alone && strpbrk(word, blanks) != NULL)
         add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
     else
@@ -209,7 +249,10 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
         return false;
     for (size_t i = 0; i < length; i++)
         word[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
-    for (int i = 0; i < OPTION_NAMES; i++) {
+    enum option_id meant = meant_by(word);
+    if (meant != OPT_NONE && (kind == NEAR_ALL || option_configurable(meant)))
+        near = (struct near){{option_rows[meant].name}, {meant}, 1, 0};
+    for (int i = 0; meant == OPT_NONE && i < OPTION_NAMES; i++) {
         struct option_name known = option_name(i);
         if (kind == NEAR_ALL || option_configurable(known.id))
             note(&near, word, known.text, known.id);

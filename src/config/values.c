@@ -101,7 +101,7 @@ static bool no_fork(const struct value *value)
 static bool unlock(const struct value *value)
 {
     errmsg_set(value->why, "there is no open file to unlock; the lock is released when the "
-                           "command ends");
+                           "command ends, or by --release");
     return false;
 }
 

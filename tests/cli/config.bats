@@ -345,6 +345,8 @@ C
 }
 
 @test "a variable that is near a known one is warned of once, with the right name" {
+    DLOCK_OUTAGE=5 fails_with 0 '^dlock: job: DLOCK_OUTAGE: unknown variable; did you mean DLOCK_RETRY_FOR\?$' dlock job true
+    DLOCK_KEY=/f fails_with 0 'DLOCK_KEY: unknown variable; did you mean DLOCK_CLIENT_KEY\?$' dlock job true
     DLOCK_TLL=5 fails_with 0 '^dlock: job: DLOCK_TLL: unknown variable; did you mean DLOCK_TTL\?$' dlock job dlock other true
     equals "${#lines[@]}" 1
     DLOCK_REDIS_URL=redis://x fails_with 0 '^dlock: job: DLOCK_REDIS_URL: .* DLOCK_REDIS\?$' dlock job true

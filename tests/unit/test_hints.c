@@ -74,6 +74,16 @@ TEST(test_unknown)
         {"--TTL job true", "--TTL: unknown option; did you mean --ttl?"},
         {"--ow job true", "--ow: unknown option; did you mean --owner or --owner-file?"},
         {"--lock=x job true", "--lock: unknown option; did you mean --lock-dir or --lock-file?"},
+        {"--wait-free job", "--wait-free: unknown option; did you mean --wait-until-free?"},
+        {"--outage=1s job true", "--outage: unknown option; did you mean --retry-for?"},
+        {"--cert=f --key=f job true", "--cert: unknown option; did you mean --client-cert?"},
+        {"--key=f job true", "--key: unknown option; did you mean --client-key?"},
+        {"--signal=INT job true", "--signal: unknown option; did you mean --stop-signal?"},
+        {"--kill-after=5 job true", "--kill-after: unknown option; did you mean --grace?"},
+        {"--endpoints=h job true", "--endpoints: unknown option; did you mean --redis?"},
+        {"--monitor-retry=3 job true", "--monitor-retry: unknown option; did you mean --retry-for"},
+        {"--unlock job", "--unlock: there is no open file to unlock; the lock is released when the "
+                         "command ends, or by --release"},
         {"--xyzzy job true", "--xyzzy: unknown option; dlock --help lists them all"},
         {"--h job true", "--h: unknown option; dlock --help lists them all"},
         {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
@@ -196,7 +206,9 @@ TEST(test_missing_command)
         {"-n 200", "dlock locks no descriptor"},
         {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
         {"ttl", "no command given; usage:"}, /* not an action */
-        {"unlock", "no command given; usage:"},
+        {"unlock", "did you mean dlock --release? (with a lock of that name: dlock unlock -- "},
+        {"wait-free", "did you mean dlock --wait-until-free?"},
+        {"signal", "no command given; usage:"}, /* means an option, but not an action */
     };
     FOR_ROWS(row, rows)
     told(row->words, row->why);
@@ -209,6 +221,7 @@ TEST(test_not_a_command)
         const char *words, *hint;
     } rows[] = {
         {"status job", "; did you mean dlock --status job?"},
+        {"unlock job", "; did you mean dlock --release job?"},
         {"job touch%20ran", "; it is one word with spaces in it: -c 'STRING' gives it to a shell"},
         {"sh /tmp", "; if sh is the command, the lock's name is missing: dlock NAME -- sh"},
         {"job nosuchcommand", ""},

@@ -359,6 +359,8 @@ TEST(test_wrong_files)
     } rows[] = {
         {"nosuch = 1", "1: nosuch: unknown key; the long options"},
         {"\n\ntll = 5", "3: tll: unknown key; did you mean ttl?"},
+        {"outage = 5s", "1: outage: unknown key; did you mean retry-for?"},
+        {"wait-free = yes", "1: wait-free: unknown key; the long options"},
         {"lock_dri = x", "1: lock_dri: unknown key; did you mean lock-dir?"},
         {"statsu = 1", "1: statsu: unknown key; the long options"},
         {"help = yes", "1: help: unknown key"},
