@@ -1,5 +1,5 @@
-/* A waiter asks again when the store notifies it, when the store has said that something will
- * change, and, in case a notice is lost, at a jittered interval that grows.
+/* A waiter asks again when the store notifies it, when a change that the store announced is due,
+ * and, in case a notice is lost, at a jittered interval that grows.
  *
  * The store may notify the waiter before, during or after the moment at which the waiter falls
  * asleep: the notice stays readable on its descriptor until listen() reads it, and each pause
@@ -19,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long dlock tries to release a lock that it may have without knowing, and to leave a queue,
- * which in the end notices by itself that the waiter is gone. */
+/* How long dlock tries to release a lock that it may hold without knowing, and how long it tries to
+ * leave a queue. If it fails to leave, the queue eventually notices that the waiter is gone. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 
 /* How long -n gives the guard of a script that has ended to release the lock (--attach). The
@@ -29,16 +29,16 @@ static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
 /* The average interval between requests that follow notices, because other processes may cause
- * notices as often as they like; and by how much requests may be ahead of that average. */
+ * notices as often as they like; and how far requests may run ahead of that average. */
 static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
-/* How long to retry a release; after that the lease expires by itself. No try starts in the last
- * interval: there is too little time left for an answer, and a server that has just said why it
- * cannot release the lock would be reported as one that did not answer. */
+/* How long to retry a release; after that the lease expires by itself. No attempt starts in the
+ * last interval: too little time would be left for an answer, and a server that has just said why
+ * it cannot release the lock would be reported as one that did not answer. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-/* After the end of the lease, little is left to release. dlock gives up the try that is under way
- * after the first of these, and another try, over another connection, after the second. */
+/* After the end of the lease, little is left to release. dlock gives up the attempt under way after
+ * the first of these limits, and one more attempt, over another connection, after the second. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
 /* --- opening and closing --------------------------------------------------- */
@@ -106,16 +106,17 @@ bool acquisition_is_for_us(const struct acquisition *lock)
     return pid == getpid() || pid == getppid();
 }
 
-/* If a take of ours came too late and its release was lost, that take keeps us out until its lease
- * ends. It is then a holder to wait for, not a lock that this process runs under: under such a
- * lock, the store would not have granted the take. The time of a take does not distinguish the
- * two, because clocks are set. */
+/* If one of our own takes arrived too late and its release was lost, that take keeps us out until
+ * its lease ends. It is then a holder to wait for, not a lock that this process runs under: under
+ * such a lock, the store would not have granted the take. The time of a take does not tell the two
+ * apart, because clocks may be set. */
 static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
     struct pids *ancestors = &lock->ancestors;
 
-    /* A process never gets a new ancestor, but an ancestor may end: so the list can only say no. */
+    /* A process never gets a new ancestor, but an ancestor may end: so the list can only prove that
+     * a process is not an ancestor. */
     if (ancestors->count == 0 && !proc_list_ancestors(self->pid, ancestors))
         ancestors->count = 0; /* the next refusal lists them again */
     if (ancestors->count > 0 && !pids_has(ancestors, holder->pid))
@@ -123,8 +124,8 @@ static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
     return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
 }
 
-/* Looks for what only a search shows: a lock that is attached to our callers, and an ancestor's
- * share of the lock, because a refusal names only one holder of a shared lock. Searches once,
+/* Looks for what a refusal does not show: a lock that is attached to one of our callers, or an
+ * ancestor's share of the lock (a refusal names only one holder of a shared lock). Searches once,
  * because this reads a directory and asks the store. */
 static void search_outer(struct acquisition *lock)
 {
@@ -234,7 +235,7 @@ static enum lock_result wait_for_holder(struct wait *wait)
 
 /* --- taking ---------------------------------------------------------------- */
 
-/* Releases a lock under which nothing was done, so without its hold; tries for `limit` at most. */
+/* Releases, without its hold, a lock under which nothing was done; tries for `limit` at most. */
 static enum lock_result give_up(struct backend *backend, struct lease *lease, struct duration limit)
 {
     struct errmsg ignored;
@@ -273,7 +274,7 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     struct backend *backend = lock->backend;
 
     wait->tried = deadline_now();
-    /* A request with -n that waits for a guard was counted already. */
+    /* A request with -n that waits for a guard was already counted. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
     wait->request.waited = deadline_gap(wait->start, wait->tried);
     enum lock_result result =
@@ -290,9 +291,9 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
                        "the lock was acquired, but its lease ended before the answer arrived");
 }
 
-/* Waits in this store. On every result but LOCK_OK, nothing of ours is left in the store, as far
- * as dlock can reach it. Results as of the backend's take(); LOCK_HELD: the wait is over, or
- * would never end. */
+/* Waits in this store. On every result except LOCK_OK, nothing of ours is left in the store, as far
+ * as dlock can reach it. Returns the results of the backend's take(); LOCK_HELD: the wait is over,
+ * or would never end. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
     struct acquisition *lock = wait->lock;
@@ -442,8 +443,8 @@ bool acquisition_take(struct acquisition *lock, int *status)
         .start = deadline_now(),
     };
 
-    /* Under an ancestor's share, the store would grant another share, so dlock searches first. It
-     * would refuse an exclusive request, and dlock searches then: the refusal names any holder. */
+    /* Under an ancestor's share, the store would grant another share, so dlock searches first. An
+     * exclusive request would be refused, and dlock searches then: the refusal names any holder. */
     if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
         search_outer(lock);
     if (lock->outer == OUTER_CONFLICTS)

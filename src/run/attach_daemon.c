@@ -214,7 +214,7 @@ static void adjust_messages(struct messages *out)
     fd_close(&out->notify.fd);
 }
 
-/* If the record cannot be written, the lock is held all the same. */
+/* If the record cannot be written, the lock is held nevertheless. */
 static void note_attachment(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
@@ -236,8 +236,8 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
         return errmsg_fail(why, false, "cannot leave the caller's session: %s", strerror(errno));
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
-    /* The guard blocks all signals, and signals to dlock do not concern the guard: they must not
-     * cut its release short. */
+    /* The guard blocks all signals. Signals to dlock do not concern the guard: they must not cut
+     * its release short. */
     fd_close(&lock->cancel_fd);
     fd_close(&lock->signals.fd);
 
@@ -347,7 +347,8 @@ bool attach_daemon_start(struct acquisition *lock, const struct attach_target *t
     fd_close(&ends[1]);
     bool started = pid > 0 && hear(lock, ends[0], &why);
     if (pid > 0 && !started)
-        process_kill_child(pid); /* its copy of the lock's file would keep the file locked */
+        process_kill_child(pid); /* the child's copy of the lock's file would keep the file
+                                  * locked */
     fd_close(&ends[0]);
     if (!started) {
         lock->ended_by = signals_ended_by(&lock->signals);

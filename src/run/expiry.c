@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* How long, and how often, dlock tries to kill what even SIGKILL does not end (it hangs in the
- * kernel). */
+/* How long, and how often, dlock tries to kill a process that not even SIGKILL ends, because it
+ * hangs in the kernel. */
 static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
 
 void expiry_init(struct expiry *end)
@@ -20,7 +20,7 @@ void expiry_init(struct expiry *end)
     };
 }
 
-/* When dlock must warn, stop and kill, by the lease as it is now known. */
+/* When dlock must warn, stop and kill, according to the lease as it is now known. */
 struct dates {
     struct deadline warn, stop, kill;
 };

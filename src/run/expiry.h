@@ -31,8 +31,8 @@ struct worker {
 enum stop_phase {
     RUNNING,  /* nothing to do */
     STOPPING, /* the stop signal was sent to all processes; KILL follows at kill_at */
-    KILLING,  /* all processes are stopped and killed, again and again until none is left:
-               * the next walk finds what was forked during this one */
+    KILLING,  /* all processes are stopped and killed, again and again until none is left: the next
+               * walk finds what was forked during this one */
 };
 
 struct expiry_plan {
@@ -73,18 +73,18 @@ void expiry_act(struct expiry *end);
 /* When expiry_act() next has to act by the clock. */
 struct deadline expiry_next(const struct expiry *end);
 
-/* Kills the worker, whatever the lease says. */
+/* Kills the worker, regardless of the lease. */
 void expiry_kill(struct expiry *end);
 
-/* True if killing has gone on for as long as it makes sense: the processes that are left hang
- * in the kernel, or cannot be reached. */
+/* True if killing has gone on for as long as it makes sense: the remaining processes hang in the
+ * kernel, or cannot be reached. */
 bool expiry_gives_up(const struct expiry *end);
 
 /* Reports which processes of the worker are left when killing is given up. */
 void expiry_say_left(const struct expiry *end, struct tree_count left);
 
-/* For a worker that has ended and was not stopped: reports that it ended too late by the boot
- * clock, which dlock did not see if it was frozen, or that the lock was lost before. */
+/* For a worker that ended without being stopped: reports that it ended too late by the boot clock,
+ * which dlock did not see if it was frozen, or that the lock had been lost before. */
 void expiry_judge(struct expiry *end);
 
 #endif

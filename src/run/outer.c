@@ -117,7 +117,7 @@ bool outer_has_dlock(pid_t self)
     return !proc_stat_read(0, &own) || next_dlock(&at, &own);
 }
 
-/* A dlock that has found the lines in its own environment has not added them. */
+/* A dlock that has found the lines in its own environment did not add them. */
 bool held_added_by_ancestor(const char *end)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -242,7 +242,7 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
     return proc_life(target) != PROCESS_ENDED;
 }
 
-/* Only a record of our own user counts. */
+/* Only a record that belongs to our own user counts. */
 static void look_at_record(struct outer_locks *locks, int dir_fd, const char *name)
 {
     struct stat status;
@@ -327,7 +327,7 @@ bool outer_is_process(const struct holder *holder, const struct holder *self)
 
 /* --- for processes under the lock: the environment ------------------------- */
 
-/* Whole seconds if possible, otherwise down to the millisecond. */
+/* In whole seconds if possible, otherwise to the millisecond. */
 static void format_seconds(struct duration d, char *text, size_t size)
 {
     int64_t ms = d.ns / NS_PER_MS;
@@ -400,7 +400,7 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
     return written == length;
 }
 
-/* The file has a name that no process looks for until the file is locked and complete. */
+/* Until the file is locked and complete, it has a name that no process looks for. */
 static bool make_file(struct attach_record *attached, struct process_id target, const char *where,
                       const struct lease *lease)
 {
@@ -443,7 +443,8 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
 
 void attach_record_close(struct attach_record *attached, bool leave)
 {
-    if (attached->fd >= 0 && !leave) /* the file may have been removed with its directory */
+    if (attached->fd >= 0 && !leave) /* the file may have been removed together with its
+                                      * directory */
         (void)!unlinkat(attached->dir_fd, attached->name, 0);
     fd_close(&attached->fd);
     fd_close(&attached->dir_fd);

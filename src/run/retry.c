@@ -51,10 +51,10 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
     return LOCK_OK;
 }
 
-/* One try may take as long as the connection's own limit, but should end with the wait, and
- * with `retry_for`. Each try still gets a second: otherwise the last try, or a short --wait,
- * would report a store that answers as unreachable. A `retry_for` of 0, which allows one try,
- * sets no limit at all. */
+/* One attempt may take as long as the connection's own limit, but should end with the wait, and
+ * with `retry_for`. Each attempt still gets a second: otherwise the last attempt, or a short
+ * --wait, would report a working store as unreachable. A `retry_for` of 0, which allows one
+ * attempt, sets no limit at all. */
 static struct bound try_bound(const struct retries *tries)
 {
     struct deadline second = deadline_after(DURATION_S(1)), until = tries->limit;

@@ -22,9 +22,9 @@ struct retries {
     int count;
 };
 
-/* Waits until `until`, or until news_fd is readable (-1: none). Uses a timer on the boot clock:
- * the timeout of poll(2) does not advance during a suspend, and after it dlock would wait for the
- * rest, even if the lock is free by then. LOCK_OK, or LOCK_CANCELLED. */
+/* Waits until `until`, or until news_fd is readable (-1: none). Uses a timer on the boot clock: the
+ * timeout of poll(2) does not advance during a suspend, so after it dlock would wait for the rest,
+ * even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
 /* Tries with the usual pauses, and no limit but `retry_for`. */
@@ -34,8 +34,8 @@ void retries_close(struct retries *tries);
 /* One try, within its bound. LOCK_UNAVAILABLE with *why set: the store is down. */
 typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *why);
 
-/* Calls ask() until it returns something other than LOCK_UNAVAILABLE, and returns that.
- * LOCK_UNAVAILABLE: the tries are over. LOCK_CANCELLED: cancel_fd ended a pause. */
+/* Calls ask() until it returns something other than LOCK_UNAVAILABLE, and returns that result.
+ * LOCK_UNAVAILABLE: no more attempts. LOCK_CANCELLED: cancel_fd ended a pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
 /* The same for an action, with the usual pauses and no limit but `retry_for`; *why also says how

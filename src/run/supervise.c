@@ -175,7 +175,7 @@ static void say_started(const struct supervised_command *run)
 
     say_verbose(out, "started %s, pid %ld", run->command.argv[0], (long)run->child.command);
     if (out->notify.fd < 0)
-        return; /* the file of the time zone need not be read */
+        return; /* the time zone file need not be read */
     wall_format_local(wall_at_ms(run->lease->deadline), until, sizeof until);
     if (!run->supervision.end.over)
         say_status(out, "holding the lock %s until %s, running %s", run->lease->name, until,
@@ -184,7 +184,7 @@ static void say_started(const struct supervised_command *run)
         sd_notify_send(&out->notify, "READY=1");
 }
 
-/* Nobody may want to know: then this does not look into /proc. */
+/* Does not look into /proc unless the report is wanted. */
 static void report_start(struct supervised_command *run)
 {
     const struct messages *out = run->command.out;
@@ -303,7 +303,7 @@ static void supervise_child(struct supervised_command *run, struct outcome *outc
 void supervise_command(struct supervised_command *run, struct outcome *outcome)
 {
     *outcome = (struct outcome){0};
-    /* If dlock was frozen after the take, or the answer came too late, nothing may start. */
+    /* If dlock was frozen after the take, or the answer came too late, nothing must start. */
     if (lease_as_good_as_over(run->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease ended before the command could be started");

@@ -89,8 +89,8 @@
 /* How soon the watch repeats a check that failed, for example for lack of a connection. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
 
-/* The least pause between two looks, whatever the store reports, so that a client that
- * touches the lock again and again does not keep dlock busy. */
+/* The shortest pause between two looks, whatever the store reports, so that a client that touches
+ * the lock again and again does not keep dlock busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
 /* How often the main thread looks, because the store does not notify it; and how long a look by
@@ -262,9 +262,9 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
     return result;
 }
 
-/* Looks at the store once, for `most` at most. Returns when the next look is due, at most `most`
- * from now; NEVER: no more. What a look finds after the last one changes nothing: the main thread
- * is stopping the command, or has warned that the command runs on. */
+/* Looks at the store once, for at most `most`. Returns when the next look is due, at most `most`
+ * from now; NEVER: no further look. What a look finds after the last one changes nothing: the main
+ * thread is stopping the command, or has warned that the command runs on. */
 static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};

@@ -80,7 +80,7 @@ struct watch {
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
-    bool runs; /* the main thread's: the thread was started, and not joined yet */
+    bool runs; /* the main thread's: the thread was started but not joined yet */
 };
 
 /* Opens all that the watch needs, so that later only the start of the thread can fail. What
