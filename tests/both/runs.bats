@@ -74,7 +74,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 }
 is_free() { ! dlock --status -q "$1"; }
 
-@test "a run that lost its lock to another is lost in the memory, too" {
+@test "a run that lost its lock to another process is recorded as lost" {
     hold_lock job
     steal job
     dlock job true

@@ -166,7 +166,7 @@ newer_holds() {
     equals "$status" 124
 }
 
-@test "a newer holder that is killed leaves nothing that an older dlock takes for free" {
+@test "a killed newer holder leaves nothing that an older dlock mistakes for a free lock" {
     newer_holds job -t 60s
     kill -KILL "$HOLDER"
     fails_with 78 "$NEWER" dlock -n job touch "$T/ran"

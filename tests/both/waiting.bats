@@ -64,7 +64,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "behind several frozen waiters, those that live keep their order" {
+@test "live waiters behind several frozen ones keep their order" {
     local i
     hold_lock job
     for i in {1..11}; do queue "$i"; done
@@ -191,7 +191,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "those who come back for more have it equally often" {
+@test "processes that acquire the lock again and again get it equally often" {
     local i
     touch "$T/order"
     for i in {1..5}; do

@@ -24,13 +24,13 @@ counts() { dlock --status --json "${1:-job}" | grep -o '"counts":{[^}]*}'; }
     [[ $output == *'"released_at":"20'* ]]
 }
 
-@test "each lock has counts of its own, and many have room" {
+@test "each lock has its own counts, and there is room for many locks" {
     local i
     for i in {1..40}; do dlock "job$i" true; done
     for i in 1 7 40; do [[ $(counts "job$i") == *'"takes":1,'* ]]; done
 }
 
-@test "a full table forgets the oldest, and nothing fails" {
+@test "a full table forgets the oldest entry, and nothing fails" {
     # Every entry is another lock's, last used in 1970 or later.
     dlock job true
     python3 - "$TABLE" <<'P'
@@ -47,7 +47,7 @@ P
     [ "$(stat -c %s "$TABLE")" -ge $((256 + 384 * 1024)) ]
 }
 
-@test "a full table: a lock with waiters does not make way for others" {
+@test "a full table: a lock with waiters is not replaced" {
     hold_lock job
     dlock job true 3>&- 4>&- &
     local waiter=$!
@@ -61,7 +61,7 @@ P
     wait "$waiter"
 }
 
-@test "a full table: a name has nothing of the one whose place it has" {
+@test "a full table: a lock inherits nothing from the lock whose place it takes" {
     dlock --acquire --owner=me job
     dlock --release --owner=me job
     fill_table "$TABLE" 0 3600 3600
@@ -123,7 +123,7 @@ P
     [ "$(stat -c %s "$TABLE")" -ge $((256 + 384 * 1024)) ]
 }
 
-@test "entries of garbage under a good head: told as they are, nothing fails" {
+@test "garbage entries in a valid table are shown as they are, and nothing fails" {
     dlock job true
     head -c 393216 /dev/urandom | dd of="$TABLE" conv=notrunc bs=256 seek=1 status=none
     run dlock --status --json job
@@ -133,7 +133,7 @@ P
     [[ $(counts) == *'"takes":1,'* ]]
 }
 
-@test "a table that is a link, a directory or another's: exit 77 or 73, nothing run" {
+@test "a table that is a link, a directory or another user's file: exit 77 or 73, nothing run" {
     mkdir -m 700 "$T/locks"
     ln -s "$T/elsewhere" "$TABLE"
     fails_with 77 'cannot keep the fence' dlock job touch "$T/ran"
@@ -166,7 +166,7 @@ ROWS
     equals "$(find "$T/locks" -type f | wc -l)" 0
 }
 
-@test "many at once: no take is lost from the counts, no fence is given twice" {
+@test "many processes at once: every take is counted, and no fence is given twice" {
     local i
     for i in {1..60}; do
         dlock -s job -- sh -c 'echo $DLOCK_FENCE' >>"$T/fences" 3>&- &

@@ -76,7 +76,7 @@ ROWS
     done
 }
 
-@test "root's own directory is root's alone; a sticky one that is there already is used as it is" {
+@test "root's own directory is for root alone; an existing sticky one is used as it is" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     unshare -m sh -c "mount -t tmpfs -o mode=1777 none /run/lock && umask 0 && dlock job true &&
         stat -c %a /run/lock/dlock >'$T/mode'
@@ -84,7 +84,7 @@ ROWS
     equals "$(cat "$T/mode")" $'700\n1777'
 }
 
-@test "a directory that is a link, another's, open to others, or cannot be made or written to: exit 77 or 73, nothing run" {
+@test "a directory that is a link, belongs to another user, is open to others, or cannot be made or written to: exit 77 or 73, nothing run" {
     mkdir -m 700 "$T/real"
     ln -s "$T/real" "$T/link"
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link" job touch "$T/ran"
@@ -219,7 +219,7 @@ elsewhere() {
         eval "$1"' bash "$1" "$(realpath "$DLOCK")"
 }
 
-@test "a /tmp of a unit alone (PrivateTmp=) is refused as the place of locks: exit 78" {
+@test "a unit's private /tmp (PrivateTmp=) is refused as the place for locks: exit 78" {
     local private row
     mkdir -p "$T/systemd-private-0-job.service-1/tmp" "$T/snap-private-tmp/tmp" "$T/plain"
     while read -r private row; do
@@ -270,7 +270,7 @@ ROWS
     equals "$output" "$wanted/run/dlock/65534/dlock:job.lock"
 }
 
-@test "whoever looks at a lock in the directory that was the default before gets the answer of a take: 78, and where" {
+@test "looking at a lock held in the former default directory fails as acquiring it does: 78, and the message says where" {
     elsewhere 'mount -t tmpfs -o mode=1777 none /tmp
         hold() { rm -f /mnt/at/*; $user /mnt/dlock "$@" job -- sh -c "touch /mnt/at/here; until [ -e /mnt/at/end ]; do sleep 0.01; done" &
             until [ -e /mnt/at/here ]; do sleep 0.01; done; }
@@ -415,7 +415,7 @@ inherited() {
     wait_until 10 dlock -n --lock-file="$T/exact" job true
 }
 
-@test "a lock that outlives the process that took it is not called free" {
+@test "a lock that outlives the process that acquired it is not reported as free" {
     mkdir -m 700 "$D"
     inherited "$D/dlock:job.lock"
     local where
@@ -674,7 +674,7 @@ P
     done
 }
 
-@test "a lock file that goes is seen at once, without waiting for a check" {
+@test "the removal of a lock file is noticed at once, without waiting for a check" {
     hold_lock job --lock-dir="$D" -t 1h
     sleep 0.1 # the watch is there after the command's first moments
     local start=$(now)
@@ -718,7 +718,7 @@ P
     [[ $output != *inotify* ]]
 }
 
-@test "without inotify a lock file that goes is seen within a second or so, and -v says why not at once" {
+@test "without inotify the removal of a lock file is noticed within about a second, and -v says why not at once" {
     local where
     for where in --lock-dir="$D" --lock-file="$D/exact"; do
         rm -f "$T"/held "$T"/held.*

@@ -215,7 +215,7 @@ through() {
     equals "$(files)" 0
 }
 
-@test "a head that is killed while the lock is free: the next one has it at once" {
+@test "if the first waiter is killed while the lock is free, the next one acquires it at once" {
     stop_time
     share a job && holds a
     queue 1

@@ -894,7 +894,7 @@ released_on() {
     is_free_on 1
 }
 
-@test "shared: many share it, and one alone waits for all of them" {
+@test "--shared: many processes share the lock, and an exclusive request waits for all of them" {
     quorum 3
     hold_lock job --shared
     fails_with 0 'taken .*of 3 servers' dlock -s -v job true
@@ -1008,7 +1008,7 @@ fails_after_success() {
     equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"])')" '(1, 1)'
 }
 
-@test "a quorum takes its last success for the last run, rather than one before it, if a clock was behind" {
+@test "in a quorum, the last success counts as the last run even if a slow clock dates it earlier" {
     quorum 3
     fails_with 5 '' dlock job sh -c 'exit 5'
     wait_until 10 is_free_on 3
@@ -1035,7 +1035,7 @@ fails_after_success() {
 began_on() { on "$1" hget '{dlock:job}:meta' success | cut -f 1; }
 since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)$/\1/p'; }
 
-@test "servers of a quorum that join late know when the run began: --once-per runs it when it is due" {
+@test "servers that join a quorum late know when the run began, so --once-per runs it when it is due" {
     quorum 3
     hold_lock job
     sleep 1.5
