@@ -261,9 +261,6 @@ WATCHED = [
         {"holder:A": {**a_share(), "ends": at(LONG)}, "holder:A ends": at(LONG + LOST_KEPT), "holders A": at(LONG), "lock ends": at(1.5 * LONG),
          "holders ends": at(LONG + LOST_KEPT)}, watched=("lock", "holder:A")),
     row("take, refused", A, take("B"), held(TTL, record("a")), watched=("lock",)),
-    row("take by a waiter", released(), take("B", refusal="queues"), taken(),
-        {"lock": "B", "lock ends": at(TTL), "meta fence": us(0), "meta takes": 2, "meta owner": "B", "meta record": record("b"), "meta unended": "1",
-         "meta ends": at(TTL + KEPT)}, watched=("lock",)),
 ]
 
 TABLES = {"watched": WATCHED, "standing": STANDING, "records": RECORDS, "check": CHECK, "check of a share": SHARE, "extend": EXTEND}

@@ -234,8 +234,6 @@ local function take_share(slot, last)
   return {'taken', fence, ttl, slot, ends}
 end
 
--- Only a waiter can have requested reports of touches. For a waiter the lock is read last, so that
--- the server reports only what happens after this script's own change.
 local function take(slot, last)
   local answer = done()
   if answer then return answer end
@@ -246,7 +244,6 @@ local function take(slot, last)
   known.kept = remember
   answer = mode == 'exclusive' and take_exclusive(known.fence, known.takes, known.waited_ms, known.run) or take_share(slot, last)
   if not is_new then leave(id, now) end
-  if refusal == 'queues' then call('GET', lock) end
   return answer
 end
 
