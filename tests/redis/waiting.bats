@@ -604,29 +604,41 @@ calls() {
         awk '{ n += $1 } END { print n }'
 }
 
-# whole_runs N: what a run costs from its first call to its last, in tenths of a call, if N wait for each other.
+# whole_runs N COMMAND...: what a run of the command costs from its first call to its last, in tenths of a call, if N wait
+# for each other.
 whole_runs() {
-    local i
+    local i count=$1
+    shift
     rm -f "$T/held" "$T/held.end"
     hold_lock job
     redis config resetstat >/dev/null
-    for ((i = 0; i < $1; i++)); do
-        dlock job true 3>&- 4>&- &
+    for ((i = 0; i < count; i++)); do
+        dlock job "$@" 3>&- 4>&- &
         echo $! >"$T/q$i.pid"
     done
-    wait_until 30 waits "$1"
+    wait_until 30 waits "$count"
     end_hold
-    for ((i = 0; i < $1; i++)); do ended "q$i"; done
-    echo $(($(calls) * 10 / $1))
+    for ((i = 0; i < count; i++)); do ended "q$i"; done
+    echo $(($(calls) * 10 / count))
 }
 
 @test "a run that has waited costs the same few calls with 10 waiters and with 100" {
     start_redis
     local few many
-    few=$(whole_runs 10)
-    many=$(whole_runs 100)
+    few=$(whole_runs 10 true)
+    many=$(whole_runs 100 true)
     echo "tenths of a call: $few with 10, $many with 100" >&2
     [ "$few" -le 120 ]
+    [ "$many" -le $((few + 10)) ]
+}
+
+@test "a run that is watched costs few calls more, and the same with 10 waiters and with 100" {
+    start_redis
+    local few many
+    few=$(whole_runs 10 sleep 0.06)
+    many=$(whole_runs 100 sleep 0.06)
+    echo "tenths of a call: $few with 10, $many with 100" >&2
+    [ "$few" -le 150 ] # with those of the holder that all wait for
     [ "$many" -le $((few + 10)) ]
 }
 
