@@ -236,7 +236,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
         $'job 0 False ALREADY_DONE\nheld 0 False LOCK_ACQUISITION_FAILED'
 }
 
-@test "--once-per: a waiter behind a run that is a success is skipped, and one behind a failure runs" {
+@test "--once-per: a waiter is skipped after a successful run, and runs after a failed one" {
     local i waiters=()
     hold_lock job
     for i in 1 2 3; do

@@ -458,7 +458,7 @@ holder_is_found() {
     wait "$!" || true
 }
 
-@test "--lock-file where stat(2) names another device than /proc/locks, as on btrfs: the holder is found" {
+@test "--lock-file: the holder is found even if stat(2) names another device than /proc/locks, as on btrfs" {
     holder_is_found "$T/plain"
     export LD_PRELOAD=$HELPERS/fault_other_device.so
     holder_is_found "$T/exact"
@@ -503,7 +503,7 @@ in_chroot() {
     holder_is_found "$T/merged/exact"
 }
 
-@test "--lock-file without /proc: held is not called free, and a lock inside the same lock does not wait" {
+@test "--lock-file without /proc: a held lock is not reported as free, and a lock inside the same lock does not wait" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs /proc, even for its options'
     local flock
@@ -522,7 +522,7 @@ in_chroot() {
     flock -n "$T/exact" true
 }
 
-@test "--lock-file: a run that has ended is no outer one, whoever has the file now" {
+@test "--lock-file: a run that has ended does not count as an outer lock, whoever holds the file now" {
     dlock --lock-file="$T/exact" --owner=me job -- sh -c 'echo "$DLOCK_HELD"' >"$T/held_by"
     hold_lock job --lock-file="$T/exact"
     fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
@@ -537,7 +537,7 @@ claim_of() {
     find "/proc/$1/fd" -lname "socket:\[$socket\]" -printf '%f\n'
 }
 
-@test "--lock-file: no claim outlives the lock, though another process shares it, or all are killed" {
+@test "--lock-file: no claim outlives the lock, even if another process shares it or all are killed" {
     dlock --lock-file="$T/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; touch "$T/held"; until [ -e "$T/held.end" ]; do sleep 0.01; done' 3>&- 4>&- &
     HOLDER=$!
     echo "$HOLDER" >"$T/holder.pid"
@@ -585,7 +585,7 @@ P
     wait "$HOLDER"
 }
 
-@test "--lock-file: while a stranger keeps the queue of the holder's claim full, a dlock inside asks for a second, and goes on" {
+@test "--lock-file: if another process keeps the queue of the holder's claim full, a dlock inside asks for a second, then goes on" {
     cat >"$T/fill.py" <<'P'
 import os, socket
 inode = "%x " % os.stat("exact").st_ino
