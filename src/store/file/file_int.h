@@ -69,10 +69,10 @@ bool record_is_newer(const struct record *record);
 /* True if the text contains the end of a record. */
 bool record_is_whole(const char *text);
 
-/* True if the record's deadlines may be of this boot. A boot id that could not be read (""), or
- * that is a container's own (proc_boot_id()), may be any boot's: otherwise a lock that is held
- * would count as free. But a deadline that is further away than a lease can last is of another
- * boot: otherwise, without a boot id, a record could keep its lock for as long as the host was once
+/* True if the record's deadlines may belong to this boot. A boot id that could not be read (""), or
+ * that is a container's own (proc_boot_id()), may be any boot's: otherwise a held lock would count
+ * as free. But a deadline that is further away than a lease can last belongs to another boot:
+ * otherwise, without a boot id, a record could keep its lock for as long as the host had once been
  * up. */
 bool record_may_be_of(const struct record *record, const char *boot_id);
 
@@ -184,8 +184,9 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
 /* The number of places that may have a record. */
 int lock_file_place_count(const struct lock_file *file);
 
-/* Whom the events are for. A holder is notified when the file is written, a waiter when any process
- * closes it; both when the file is removed, moved or replaced, or its directory is moved. */
+/* Who the events are for. A holder is notified when the file is written, a waiter when any process
+ * closes it; both are notified when the file is removed, moved or replaced, or its directory is
+ * moved. */
 enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
 
 /* Returns a descriptor that becomes readable at these events (inotify(7)): news_fd, or a new one if
@@ -207,7 +208,7 @@ bool lock_file_drain_news(int news_fd);
  * record of a newer format counts as held. */
 bool place_is_held(const struct lock_place *place, const char *boot_id);
 
-/* True if the place's holder has died, or its lease without a process is over, without a release,
+/* True if the place's holder has died, or its lease without a process has ended, without a release,
  * and the run must be remembered. */
 bool place_lost_run(const struct lock_place *place, const char *boot_id);
 
@@ -218,8 +219,8 @@ struct deadline place_end(const struct lock_place *place);
 void place_holder(const struct lock_place *place, const char *boot_id, struct holder *holder);
 
 /* A search for another process's lease, by its token, and by its take if that is known. If the
- * token has several places, a place that is held counts; otherwise the place that was acquired
- * last, which shows what became of the lease. */
+ * token has several places, a held one counts; otherwise the place that was acquired last, which
+ * shows what became of the lease. */
 struct lease_search {
     enum lock_result result; /* LOCK_GONE at first; then LOCK_OK, LOCK_RELEASED or LOCK_GONE */
     struct errmsg why;
@@ -313,8 +314,8 @@ int64_t turn_floor(const struct turn *known);
 enum { TURNS = 2 };
 struct duration turn_length(int place);
 
-/* What a process writes into the memory's word if it finds the waiter `next`, at `place`, before
- * itself. */
+/* What a process writes into the memory's word if it finds that the waiter `next`, at `place`,
+ * comes before it. */
 enum turn_step {
     TURN_LASTS,   /* nothing: `next` has its turn */
     TURN_BEGINS,  /* the turn of `next` begins now */
@@ -405,14 +406,15 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
 struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make);
 
 /* The slot with the runs of the entry's lock, and the history beside it; `make` allocates each if
- * necessary. NULL if there is none, or the disk is full. Valid for as short a time as an entry. */
+ * necessary. NULL if there is none, or the disk is full. The pointers are valid only as long as an
+ * entry. */
 struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
                              bool make);
 struct history_slot *memory_history(const struct memory *memory, const struct run_slot *slot,
                                     bool make);
 
-/* Finds the next key that remembers a run, from entry *number on (at first 0). False after the
- * last. */
+/* Finds the next key that remembers a run, starting from entry *number (initially 0). False after
+ * the last. */
 bool memory_next_run(struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE]);
 
 /* Counts a take after a wait of this length. */
@@ -447,9 +449,9 @@ bool entry_set_turn(struct memory_entry *entry, uint64_t from, uint64_t to);
 /* Fills in the counts and what the entry knows of the last take and release. */
 void entry_read(const struct memory_entry *entry, struct lock_state *state);
 
-/* Reads the runs of the key with this hash. False, with *runs empty but for the skips: the slot is
- * empty, expired, torn, or another key's. `key` (may be NULL) is "" if it was too long to be kept.
- * For all functions `slot` may be NULL: no slot. */
+/* Reads the runs of the key with this hash. False, with *runs empty except for the skips: the slot
+ * is empty, expired, torn, or belongs to another key. `key` (may be NULL) is "" if the key was too
+ * long to be kept. In all these functions `slot` may be NULL: no slot. */
 bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory *runs,
                    char key[LOCK_KEY_SIZE]);
 
@@ -464,7 +466,7 @@ void history_slot_write(struct history_slot *slot, uint64_t hash, const char tex
 /* Counts a run that was skipped. */
 void run_slot_skipped(struct run_slot *slot, uint64_t hash);
 
-/* Adds this record's run, unless it was the last one that was added. */
+/* Adds this record's run, unless it is the one that was added last. */
 void runs_take_in(struct run_memory *runs, const struct record *record, const struct run_end *end);
 
 /* A hash of the text (FNV-1a, never 0). */
@@ -504,7 +506,8 @@ enum lock_result store_open_file(struct store *store, struct lock_file *file, co
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
                   struct bound bound, struct survey *survey);
 
-/* In the section: if there are many places, notes for store_survey_one() which are taken. */
+/* In the section: if there are many places, records for store_survey_one() which of them are
+ * taken. */
 void store_write_map(const struct lock_file *file, const struct survey *survey);
 void store_note_place(const struct lock_file *file, int place, bool taken);
 
@@ -620,8 +623,8 @@ void queue_leave(const struct lock_file *file, struct ticket *own);
 
 /* True if no earlier waiter comes before this one (number 0: not a waiter; all waiters come before
  * it). The first of them keeps this one out for its turn of two seconds, even if there is no room
- * for it; then it is passed over. So are, a second later, the waiters right after it that have not
- * looked since. */
+ * for the first; then it is passed over. A second later, the waiters right after it that have not
+ * looked since are passed over, too. */
 bool queue_lets(const struct lock_file *file, struct memory_entry *entry, const struct ticket *own,
                 const struct survey *survey);
 

@@ -64,8 +64,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The pause between two tries to have a server join, and before the first try if it has lost the
- * lock. */
+/* The pause between two attempts to make a server join, and before the first attempt if the server
+ * has lost the lock. */
 static const struct duration join_interval = {1 * NS_PER_S};
 
 /* --- what is owed -------------------------------------------------------- */
@@ -108,7 +108,7 @@ static struct duration judge_settle(const struct quorum *quorum)
     return quorum_rounds(quorum, 2, DURATION_MS(100));
 }
 
-/* Releases the lock wherever it may be, or a take may still arrive. */
+/* Releases the lock wherever this client may have it, or a take may still arrive. */
 static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 {
     FOR_MEMBERS (member, quorum) {
@@ -160,15 +160,14 @@ static enum lock_result ask_take(struct quorum_member *member, void *about, stru
     return LOCK_HELD;
 }
 
-/* How much more time the slow members get: as long as the others have taken, within these
- * limits. */
+/* How much more time the slow members get: as long as the others took, within these limits. */
 static struct duration grace(const struct quorum *quorum, struct duration least,
                              struct duration most)
 {
     return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
 }
 
-/* How often a time is doubled: for each split in a row. */
+/* How often a time is doubled: once for each split in a row. */
 static int doublings(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
@@ -236,8 +235,8 @@ static member_set with_fence(const struct quorum *quorum, const struct lease *le
     return with;
 }
 
-/* Patience for the servers without the fence: those that are not asked have it. Once a majority has
- * it, the others only get time to answer the same fence next time. */
+/* Patience for the servers without the fence: servers that are not asked already have it. Once a
+ * majority has the fence, the others only get enough time to answer the same fence next time. */
 static struct duration judge_raise(const struct quorum *quorum)
 {
     member_set asked = quorum->question->who;
@@ -315,7 +314,7 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
 }
 
-/* All waiters know when the holder's lease ends, and must not all ask at that moment. */
+/* All waiters know when the holder's lease ends, but must not all ask at that moment. */
 static struct deadline time_to_ask(const struct quorum *quorum, const struct holder *holder)
 {
     struct duration most = {(quorum->splits > 0 ? 20 * NS_PER_MS : 50 * NS_PER_MS)
@@ -469,9 +468,9 @@ static void adopt(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* Records which servers have lost the lease, and ends it there. A client that removes the lock
- * everywhere does not reach all servers at the same moment. So a server that has just lost the lock
- * is not asked to take it again at once: otherwise the lock would never be lost. */
+/* Records which servers have lost the lease, and ends the lease there. A client that removes the
+ * lock everywhere does not reach all servers at the same moment. So a server that has just lost the
+ * lock is not asked at once to take it again: otherwise the lock would never be lost. */
 static void forget_lost(struct quorum *quorum, const struct lease *lease)
 {
     FOR_MEMBERS (member, quorum) {
@@ -485,7 +484,7 @@ static void forget_lost(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* Adopts the lease as a majority has it: as on the server of the majority where it ends first. */
+/* Adopts the lease as a majority has it: of the majority's leases, the one that ends first. */
 static void take_in(const struct quorum *quorum, struct lease *lease)
 {
     lease->deadline = quorum_deadline(quorum);
@@ -624,7 +623,7 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
 }
 
 /* A server that has the lock would keep it to the end of the lease. So once there is a verdict, a
- * server that has the lock gets some more time, and one that may have it gets a little. */
+ * server that has the lock gets some more time, and a server that may have it gets a little. */
 static struct duration judge_release(const struct quorum *quorum)
 {
     const struct release *release = quorum->question->about;
