@@ -46,6 +46,15 @@ static void warn_of_variable(const char *name, const char *near, void *out)
         say_warning(out, "%s: unknown variable; did you mean %s?", name, near);
 }
 
+static void tell_of_unused(enum option_id id, const char *why, bool grave, void *out)
+{
+    (void)id;
+    if (grave)
+        say_warning(out, "%s", why);
+    else
+        say_verbose(out, "%s", why);
+}
+
 static bool takes_lock(enum option_action action)
 {
     return action == ACTION_RUN || action == ACTION_ACQUIRE || action == ACTION_ATTACH;
@@ -57,9 +66,11 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
      * is taken, process/signals.c blocks SIGXFSZ instead, and the command does not inherit that. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    /* A variable is reported once: not by a dlock under another one, nor if --doctor has a row. */
-    if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL)
+    /* A setting is reported once: not by a dlock under another one, nor if --doctor has a row. */
+    if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL) {
         config_unknown_variables(warn_of_variable, out);
+        options_unused(options, tell_of_unused, out);
+    }
     switch (options->action) {
     case ACTION_RUN: return action_run(options, out);
     case ACTION_ACQUIRE: return action_acquire(options, out);

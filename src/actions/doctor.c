@@ -57,6 +57,16 @@ static void add_unknown_variable(const char *name, const char *near, void *data)
         findings_note(findings, advice, "no such setting");
 }
 
+static void add_unused(enum option_id id, const char *why, bool grave, void *data)
+{
+    struct findings *findings = data;
+    findings->check = option_rows[id].name;
+    if (grave)
+        findings_warn(findings, "rediss://, or remove the setting", "%s", why);
+    else
+        findings_note(findings, NULL, "%s", why);
+}
+
 /* Even without a name, checks that the hash function is available. */
 static void check_key(const struct options *options, struct findings *findings)
 {
@@ -80,6 +90,7 @@ static NOT_INLINED void check_configuration(const struct options *options,
         if (file->is_there)
             findings_good(findings, "%s", file->path);
     config_unknown_variables(add_unknown_variable, findings);
+    options_unused(options, add_unused, findings);
     if (options->fallback_to_file) {
         findings->check = "fallback";
         findings_warn(findings, "without --fallback, no command runs while Redis is down",

@@ -139,15 +139,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     };
     struct redis_urls urls;
     enum redis_fault fault = REDIS_FAULT_URL;
-
     enum lock_result result = redis_urls_parse(&urls, options->redis, why);
-    if (result == LOCK_OK && urls.count > 1 && options->mode == MODE_SLOTS) {
-        errmsg_set(why, "a quorum cannot count holders: different majorities could admit more than "
-                        "N; use one server");
-        redis_urls_free(&urls);
-        return configured_wrongly(options, OPT_SLOTS, status, why);
-    }
-
     if (result == LOCK_OK)
         result = urls.count > 1 ? quorum_backend_open(backend, &urls, &settings, &fault, why)
                                 : redis_backend_open(backend, urls.list, &settings, &fault, why);
@@ -213,8 +205,9 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why)
 {
-    bool chosen = options->lock_file != NULL || options->backend == BACKEND_FILE;
-    if (!chosen && (options->backend == BACKEND_REDIS || options->redis != NULL))
+    enum option_id chosen_by = options_store_choice(options);
+    bool chosen = chosen_by != OPT_NONE;
+    if (chosen_by == OPT_REDIS)
         return open_redis(backend, options, status, why);
     if (!chosen && options->on_degraded == DEGRADED_FAIL)
         return no_redis(options, status, why);

@@ -72,15 +72,12 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
 /* Reports which lock is requested, and which settings chose store and TTL. */
 static void say_asked(const struct acquisition *lock, const struct options *options)
 {
-    const char *kind = lock->backend->kind;
+    enum option_id chosen_by = options_store_choice(options);
     if (lock->out->verbosity < 1) /* building the text costs time too */
         return;
-    enum option_id chosen_by = strcmp(kind, "redis") == 0   ? OPT_REDIS
-                               : options->lock_file != NULL ? OPT_LOCK_FILE
-                                                            : OPT_BACKEND;
     char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
     say_verbose(
-        lock->out, "requesting %s: %s (%s), ttl %s (%s)", lock->key, kind,
+        lock->out, "requesting %s: %s (%s), ttl %s (%s)", lock->key, lock->backend->kind,
         origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
         duration_format(options->ttl, ttl, sizeof ttl),
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));

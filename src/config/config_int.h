@@ -99,6 +99,19 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);
 
+/* --- unused.c -------------------------------------------------------------- */
+
+/* True if the action uses the option. */
+bool option_used_by(enum option_id id, enum option_action action);
+
+/* On the command line, refuses an option that the action does not use, because the user expects an
+ * effect. In a file or a variable the option is meant for other actions. */
+enum settings_result unused_by_action(const struct options *options, struct errmsg *why);
+
+/* Refuses an option that has no effect on the lock: on the command line; some wherever they are
+ * set. */
+enum settings_result unused_by_lock(const struct options *options, struct errmsg *why);
+
 /* --- validate.c ------------------------------------------------------------ */
 
 /* Checks that the command line has the words that the action needs: a lock's name, a command, or

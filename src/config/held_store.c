@@ -45,8 +45,10 @@ static const char *text_of(enum option_id id, const struct settings *settings, c
 {
     const struct setting *setting = setting_in_force(settings, id);
     const struct setting *hash = setting_in_force(settings, OPT_HASH);
-    unsigned stores = strcmp(kind, "redis") == 0 ? ON_SERVERS : ON_LOCK_DIR | ON_LOCK_FILE;
-    if (!option_in_held(id) || (option_rows[id].stores & stores) == 0 || id == OPT_BACKEND)
+    unsigned when = strcmp(kind, "redis") == 0
+                        ? ON_SERVERS | ON_TLS | ON_SENTINEL | ON_NO_PASSWORD | ON_CERT
+                        : ON_LOCK_DIR | ON_LOCK_FILE;
+    if (!option_in_held(id) || (option_rows[id].when & when) == 0 || id == OPT_BACKEND)
         return NULL;
     if (id == OPT_SECRET_FILE && hash != NULL && strcmp(hash->text, "hmac-sha256") != 0)
         return NULL; /* --hash overrides the secret */

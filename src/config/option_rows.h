@@ -2,7 +2,8 @@
  * and config/options.h the ids. A row without a help text is not shown. Columns:
  *
  * OPTION(ID, name, letter, reader of its value (values.c), place in struct options, default,
- *        argument or choices (NULL: yes or no), actions and stores that use it, help)
+ *        argument or choices (NULL: yes or no), the actions that use it, the circumstances of
+ *        which one must hold for it to have an effect, help)
  * ACTION(ID, name, letter, reader, place, argument, whether it takes a lock's name, whether it
  *        needs the record of a lock, help)
  *
@@ -17,7 +18,7 @@ OPTION(WAIT, "wait", 'w', wait_limit, AT(wait), "infinity", "DURATION", WAITING,
 OPTION(TTL, "ttl", 't', ttl, AT(ttl), "1h", "DURATION", TAKING | BY(EXTEND) | BY(HISTORY), ON_ANY,
        "how long the lock holds, at most 30d; the command is killed at its end")
 OPTION(CONFLICT_EXIT_CODE, "conflict-exit-code", 'E', status, AT(conflict_status), "75", "N",
-       WAITING, ON_ANY, "exit status if another holds the lock")
+       WAITING, ON_CONFLICT, "exit status if another holds the lock")
 OPTION(SHARED, "shared", 's', shared, NOWHERE, NULL, NULL, TAKING, ON_ANY,
        "any number of shared holders, and no exclusive one")
 OPTION(COMMAND, "command", 'c', text, AT(shell_command), NULL, "STRING", BY(RUN), ON_ANY,
@@ -61,13 +62,13 @@ ACTION(PRINT_CONFIG, "print-config", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, fals
 /* Taking the lock */
 OPTION(EXCLUSIVE, "exclusive", 'x', exclusive, NOWHERE, NULL, NULL, TAKING, ON_ANY,
        "one holder at a time (default)")
-OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, ON_RECORDS & ~ON_QUORUM,
+OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, (ON_RECORDS & ~ON_QUORUM) | MUST,
        "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1")
 OPTION(HOLD_AT_LEAST, "hold-at-least", 0, duration, AT(hold_at_least), "0", "DURATION", TAKING,
-       ON_RECORDS, "hold the lock at least this long, even if the command ends earlier")
+       ON_RECORDS | MUST, "hold the lock at least this long, even if the command ends earlier")
 OPTION(MESSAGE, "message", 'm', message, AT(message), NULL, "TEXT", TAKING | BY(PAUSE), ON_RECORDS,
        "why, at most 256 bytes: shown to waiters, by --status and by --list")
-OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS,
+OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS | MUST,
        "do not run if the last success began less than that ago")
 OPTION(REMEMBER, "remember", 0, duration, AT(remember), "100d", "DURATION", TAKING, ON_RECORDS,
        "how long the lock remembers its runs")
@@ -87,24 +88,25 @@ OPTION(REDIS, "redis", 'r', text, AT(redis), NULL, "URL", HELD, ON_SERVERS,
        "the Redis server, see below; three or more of them: a quorum")
 OPTION(BACKEND, "backend", 0, choice, AT(backend), "auto", "auto|redis|file", HELD, ON_ANY,
        "auto: Redis if one is configured, else file, for this host and user only")
-OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", HELD, ON_LOCK_DIR,
+OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", HELD, ON_LOCK_DIR | ON_DIR,
        "directory of lock files, one for each user (default: /run/lock/dlock for root)")
 OPTION(LOCK_FILE, "lock-file", 0, path, AT(lock_file), NULL, "PATH", HELD, ON_LOCK_FILE,
        "lock exactly this file, as flock(1) does; NAME is then optional before --")
 OPTION(ON_DEGRADED, "on-degraded", 0, choice, AT(on_degraded), "warn",
-       "warn|warn-throttled|proceed|fail", ANY, ON_LOCK_DIR, "what to do if no Redis is configured")
+       "warn|warn-throttled|proceed|fail", ANY & ~BY(CURRENT), ON_AUTO,
+       "what to do if no Redis is configured")
 OPTION(FALLBACK, "fallback", 0, choice, AT(fallback_to_file), "off", "off|file", TAKING, ON_SERVERS,
        "when Redis is down, take a file lock")
-OPTION(CACERT, "cacert", 0, path, AT(cacert), NULL, "FILE", HELD, ON_SERVERS,
+OPTION(CACERT, "cacert", 0, path, AT(cacert), NULL, "FILE", HELD, ON_TLS,
        "trusted issuers of a TLS server's certificate (default: the system's)")
-OPTION(CLIENT_CERT, "client-cert", 0, path, AT(client_cert), NULL, "FILE", HELD, ON_SERVERS,
+OPTION(CLIENT_CERT, "client-cert", 0, path, AT(client_cert), NULL, "FILE", HELD, ON_TLS,
        "client certificate for a TLS server that asks for one")
-OPTION(CLIENT_KEY, "client-key", 0, path, AT(client_key), NULL, "FILE", HELD, ON_SERVERS,
+OPTION(CLIENT_KEY, "client-key", 0, path, AT(client_key), NULL, "FILE", HELD, ON_CERT,
        "its private key (default: in the file of --client-cert)")
-OPTION(PASSWORD_FILE, "password-file", 0, path, AT(password_file), NULL, "FILE", HELD, ON_SERVERS,
-       "file with the password for Redis; the user is in the URL")
+OPTION(PASSWORD_FILE, "password-file", 0, path, AT(password_file), NULL, "FILE", HELD,
+       ON_NO_PASSWORD, "file with the password for Redis; the user is in the URL")
 OPTION(SENTINEL_PASSWORD_FILE, "sentinel-password-file", 0, path, AT(sentinel_password_file), NULL,
-       "FILE", HELD, ON_SERVERS, "file with PASSWORD or USER:PASSWORD for the Sentinels")
+       "FILE", HELD, ON_SENTINEL, "file with PASSWORD or USER:PASSWORD for the Sentinels")
 OPTION(WAIT_REPLICAS, "wait-replicas", 0, replicas, AT(wait_replicas), "0", "N", TAKING, ON_SERVERS,
        "replicas that must have the lock before it counts")
 OPTION(CONNECT_TIMEOUT, "connect-timeout", 0, timeout, AT(connect_timeout), "3s", "DURATION", ANY,
@@ -115,13 +117,13 @@ OPTION(RETRY_FOR, "retry-for", 0, duration, AT(retry_for), "10s", "DURATION", AN
 /* While the command runs */
 OPTION(ON_EXPIRE, "on-expire", 0, choice, AT(warn_on_expire), "stop", "stop|warn", WATCHING, ON_ANY,
        "what to do with the command when the lease ends or is lost")
-OPTION(STOP_SIGNAL, "stop-signal", 0, stop_signal, AT(stop_signal), "TERM", "SIG", WATCHING, ON_ANY,
-       "first signal to the command when the lease ends")
-OPTION(GRACE, "grace", 0, duration, AT(grace), NULL, "DURATION", WATCHING, ON_ANY,
+OPTION(STOP_SIGNAL, "stop-signal", 0, stop_signal, AT(stop_signal), "TERM", "SIG", WATCHING,
+       ON_STOP, "first signal to the command when the lease ends")
+OPTION(GRACE, "grace", 0, duration, AT(grace), NULL, "DURATION", WATCHING, ON_STOP | ON_HEARTBEAT,
        "how long before the end to send it; KILL at the end (default: min(10s, ttl/10))")
 OPTION(TREE, "tree", 0, flag, AT(tree), NULL, NULL, BY(RUN) | SHOWN, ON_ANY,
        "keep the lock until every descendant of the command has ended")
-OPTION(HEARTBEAT, "heartbeat", 0, flag, AT(heartbeat), NULL, NULL, BY(RUN) | SHOWN, ON_ANY,
+OPTION(HEARTBEAT, "heartbeat", 0, flag, AT(heartbeat), NULL, NULL, BY(RUN) | SHOWN, ON_END,
        "each WATCHDOG=1 from the command (sd_notify) extends the lease by --ttl")
 OPTION(CLOSE, "close", 'o', NULL, NOWHERE, NULL, NULL, BY(RUN), ON_ANY, NULL)
 OPTION(NO_FORK, "no-fork", 'F', no_fork, NOWHERE, NULL, NULL, BY(RUN), ON_ANY, NULL)

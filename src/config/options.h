@@ -34,12 +34,23 @@ enum option_action {
 
 enum takes_name { NAME_REFUSED, NAME_OPTIONAL, NAME_NEEDED };
 
-/* The stores that use an option. */
+/* Circumstances of a lock. An option has an effect if one of those in its row holds. */
 enum {
-    ON_LOCK_FILE = 1,
-    ON_LOCK_DIR = 2,
-    ON_REDIS = 4,
-    ON_QUORUM = 8,
+    ON_LOCK_FILE = 1, /* the store */
+    ON_LOCK_DIR = 1 << 1,
+    ON_REDIS = 1 << 2,
+    ON_QUORUM = 1 << 3,
+    ON_AUTO = 1 << 4, /* no option chooses between Redis and files */
+    ON_DIR = 1 << 5,  /* the lock directory is used, even if the lock is elsewhere */
+    ON_TLS = 1 << 6,  /* of the URLs of Redis */
+    ON_SENTINEL = 1 << 7,
+    ON_NO_PASSWORD = 1 << 8,
+    ON_CERT = 1 << 9,      /* there is a client certificate */
+    ON_CONFLICT = 1 << 10, /* dlock may give up without the lock */
+    ON_STOP = 1 << 11,     /* dlock stops the command when the lease ends */
+    ON_END = 1 << 12,      /* the lease ends */
+    ON_HEARTBEAT = 1 << 13,
+    MUST = 1 << 14, /* no circumstance: without effect, the option is refused wherever it is set */
     ON_SERVERS = ON_REDIS | ON_QUORUM,
     ON_RECORDS = ON_SERVERS | ON_LOCK_DIR, /* those that keep a record of the lock */
     ON_ANY = ON_RECORDS | ON_LOCK_FILE,
@@ -57,8 +68,8 @@ struct option_row {
     const char *usual;                       /* default; NULL: none, or it depends on others */
     const char *argument;                    /* or choices, "a|b"; NULL: a flag, or an action */
     unsigned actions;                        /* the actions that use it: bits 1 << ACTION_... */
-    unsigned stores;
-    const char *help; /* NULL: it is not shown */
+    unsigned when;                           /* the circumstances in which it has an effect */
+    const char *help;                        /* NULL: it is not shown */
 };
 
 extern const struct option_row option_rows[OPTION_COUNT]; /* by id */
@@ -218,6 +229,19 @@ void options_under_free(struct options **made);
  * may match. Otherwise as options_read(). options_under_free() as above. */
 enum settings_result options_of_name(struct options **made, const struct options *options,
                                      const char *name, struct errmsg *why);
+
+/* --- what has no effect (unused.c) ------------------------------------------- */
+
+/* The option that chooses the store: OPT_LOCK_FILE, OPT_BACKEND (a file) or OPT_REDIS. OPT_NONE:
+ * the store is a file because no Redis is configured. */
+enum option_id options_store_choice(const struct options *options);
+
+/* Calls visit for each setting of a file or a variable that has no effect on the action; `why` is a
+ * whole sentence. `grave`: it shows that a password goes over the network in plain text although
+ * TLS was intended. */
+void options_unused(const struct options *options,
+                    void (*visit)(enum option_id id, const char *why, bool grave, void *data),
+                    void *data);
 
 /* --- the store of a held lock (held_store.c) --------------------------------- */
 

@@ -211,6 +211,8 @@ enum settings_result options_read(struct options *options, int argc, char **argv
         result = read_the_rest(options, why);
     if (result == SETTINGS_OK)
         result = apply_and_validate(options, why);
+    if (result == SETTINGS_OK)
+        result = unused_by_lock(options, why);
 
     const char *json = getenv("DLOCK_JSON");
     bool set = false;

@@ -49,11 +49,6 @@ enum settings_result validate_words(const struct options *options, struct errmsg
     return SETTINGS_BAD_USAGE;
 }
 
-static bool uses(enum option_action action, enum option_id id)
-{
-    return (option_rows[id].actions & (1u << action)) != 0;
-}
-
 /* Reports a conflict; `id` is the option that must change. */
 static enum settings_result disagree(const struct options *options, enum option_id id,
                                      const char *text, struct errmsg *why)
@@ -64,60 +59,7 @@ static enum settings_result disagree(const struct options *options, enum option_
     return origin_result(options->origins[id]);
 }
 
-/* "--acquire, --extend and --release" */
-static const char *name_users(enum option_id id, char *text, size_t size)
-{
-    const char *last = NULL;
-    size_t used = 0;
-    *text = '\0';
-    for (enum option_id i = OPT_NONE + 1; i < OPT_PRINT_CONFIG; i++) {
-        if (!option_rows[i].is_action || !uses((enum option_action)i, id))
-            continue;
-        if (last != NULL)
-            used +=
-                (size_t)snprintf(text + used, size - used, "%s--%s", used > 0 ? ", " : "", last);
-        last = option_rows[i].name;
-    }
-    if (last != NULL)
-        snprintf(text + used, size - used, "%s--%s", used > 0 ? " and " : "", last);
-    return text;
-}
-
-/* On the command line, refuses an option that the action does not use, because the user expects an
- * effect. In a file or a variable the option is meant for other actions. */
-static enum settings_result check_uses(const struct options *options, struct errmsg *why)
-{
-    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
-        char users[256];
-        if (options->origins[id].kind != ORIGIN_COMMAND_LINE || uses(options->action, id))
-            continue;
-        if (options->action != ACTION_RUN)
-            errmsg_set(why, "--%s has no effect with --%s", option_rows[id].name,
-                       action_name(options));
-        else
-            errmsg_set(why, "--%s: it is for %s", option_rows[id].name,
-                       name_users(id, users, sizeof users));
-        hints_behind_name(options, options->origins[id], why);
-        return SETTINGS_BAD_USAGE;
-    }
-    return SETTINGS_OK;
-}
-
 /* --- rules --------------------------------------------------------------- */
-
-/* True if the option needs a record of the lock. In a file or a variable, options such as --message
- * and --remember do no harm, because they are meant for other locks. */
-static bool needs_record(const struct options *options, enum option_id id)
-{
-    bool told = options->origins[id].kind == ORIGIN_COMMAND_LINE;
-    switch ((int)id) {
-    case OPT_HOLD_AT_LEAST: return options->hold_at_least.ns > 0;
-    case OPT_ONCE_PER: return options->once_per.ns > 0;
-    case OPT_SLOTS: return options->mode == MODE_SLOTS;
-    case OPT_REMEMBER: return told && options->remember.ns > 0;
-    default: return told && option_rows[id].stores == ON_RECORDS;
-    }
-}
 
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
 {
@@ -131,9 +73,6 @@ static enum settings_result check_lock_file(const struct options *options, struc
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
-    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++)
-        if (needs_record(options, id))
-            return disagree(options, id, "a --lock-file stores no record of it", why);
     return SETTINGS_OK;
 }
 
@@ -235,7 +174,7 @@ enum settings_result validate_options(struct options *options, struct errmsg *wh
     }
     enum settings_result result = check_command(options, why);
     if (result == SETTINGS_OK)
-        result = check_uses(options, why);
+        result = unused_by_action(options, why);
     if (result == SETTINGS_OK)
         result = check_conflict_status(options, why);
     if (result == SETTINGS_OK)

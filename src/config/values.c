@@ -283,15 +283,15 @@ static bool prefix(const struct value *value)
 #define NOWHERE 0
 
 /* The arguments are whole initializers. NOLINTBEGIN(bugprone-macro-parentheses) */
-#define OPTION(ID, NAME, LETTER, READ, PLACE, USUAL, ARGUMENT, ACTIONS, STORES, HELP) \
-    [OPT_##ID] = {.name = NAME,                                                       \
-                  .letter = LETTER,                                                   \
-                  .read = READ,                                                       \
-                  .place = PLACE,                                                     \
-                  .usual = USUAL,                                                     \
-                  .argument = ARGUMENT,                                               \
-                  .actions = ACTIONS,                                                 \
-                  .stores = STORES,                                                   \
+#define OPTION(ID, NAME, LETTER, READ, PLACE, USUAL, ARGUMENT, ACTIONS, WHEN, HELP) \
+    [OPT_##ID] = {.name = NAME,                                                     \
+                  .letter = LETTER,                                                 \
+                  .read = READ,                                                     \
+                  .place = PLACE,                                                   \
+                  .usual = USUAL,                                                   \
+                  .argument = ARGUMENT,                                             \
+                  .actions = ACTIONS,                                               \
+                  .when = WHEN,                                                     \
                   .help = HELP},
 #define ACTION(ID, NAME, LETTER, READ, PLACE, ARGUMENT, TAKES_NAME, NEEDS_RECORD, HELP) \
     [OPT_##ID] = {.name = NAME,                                                         \
@@ -303,7 +303,7 @@ static bool prefix(const struct value *value)
                   .place = PLACE,                                                       \
                   .argument = ARGUMENT,                                                 \
                   .actions = ANY & ~IN_FILES,                                           \
-                  .stores = ON_ANY,                                                     \
+                  .when = ON_ANY,                                                       \
                   .help = HELP},
 /* NOLINTEND(bugprone-macro-parentheses) */
 

@@ -24,7 +24,7 @@ load backend
         dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
     # It means nothing if the command is not stopped.
     fails_with 0 '90 % of the lease is over and the command still runs$' \
-        dlock -t 1h --grace=30s --on-expire=warn job -- sh -c 'dlock --extend --ttl=3 && exec sleep 4'
+        env DLOCK_GRACE=30s dlock -t 1h --on-expire=warn job -- sh -c 'env -u DLOCK_GRACE dlock --extend --ttl=3 && exec sleep 4'
 }
 
 @test "a command that outlives its lease is stopped with TERM: exit 124, and told" {

@@ -90,7 +90,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 
 @test "a lock that is let go of on purpose is reported" {
     mkdir "$T/locks"
-    finds 0 '^configuration fallback warn: ' --lock-dir="$T/locks" --backend=file --fallback=file --on-expire=warn
+    DLOCK_FALLBACK=file finds 0 '^configuration fallback warn: ' --lock-dir="$T/locks" --backend=file --on-expire=warn
     says '^configuration on-expire warn: '
 }
 

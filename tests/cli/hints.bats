@@ -28,7 +28,7 @@ hint() {
     # Words that are as good, and those of the command.
     run dlock help -- echo ran
     equals "$status $output" '0 ran'
-    run dlock /var/lock/nosuch/foo -e -o -E 3 echo -n --helpp -shared
+    run dlock /var/lock/nosuch/foo -e -o -n -E 3 echo -n --helpp -shared
     equals "$status $output" '0 --helpp -shared'
 }
 

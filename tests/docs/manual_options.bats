@@ -154,16 +154,19 @@ for name in told:
 }
 
 @test "every DURATION of the manual takes each unit, and anything else is refused with the option's name" {
-    local options option time command status
+    local options option time command status store
     options=$(with_options 'print(*[name for name, option in page.items() if option.argument == "DURATION"])')
     [ "$(wc -w <<<"$options")" -ge 10 ]
     for option in $options; do
         command=(true) status=0
         [ "$option" != pause ] || command=(--message=why)
         [ "$option" != ran-within ] || command=() status=1
+        # These two have no effect on a lock in a file.
+        store=--backend=file
+        [[ $option != connect-timeout && $option != retry-for ]] || command=() store=--print-config
         for time in 9000ms 90s 9m 1.5h 2d 1w 1m30s 90; do
             # The longest lease there is, so that no other option is too long for it; a name of its own, for its hold.
-            DLOCK_TTL=30d fails_with $status "" dlock --backend=file "--$option=$time" "$option-$time" "${command[@]}"
+            DLOCK_TTL=30d fails_with $status "" dlock "$store" "--$option=$time" "$option-$time" "${command[@]}"
         done
         fails_with 64 "^dlock: job: --$option: '3x': the unit is unknown" dlock "--$option=3x" job "${command[@]}"
     done

@@ -778,13 +778,13 @@ P
     fails_with 78 '--on-degraded=fail forbids a file lock' dlock --lock-dir="$D" --on-degraded=fail job touch "$T/ran"
     [ ! -e "$T/ran" ]
     # Whoever says file means it.
-    run dlock --lock-dir="$D" --backend=file --on-degraded=fail job true
+    DLOCK_ON_DEGRADED=fail run dlock --lock-dir="$D" --backend=file job true
     equals "$status$output" 0
 }
 
 @test "--fallback=file is off by default; asked for, it takes the file lock and says so" {
     unset DLOCK_BACKEND
-    run dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$D" job touch "$T/ran"
+    run dlock -r "unix://$T/nowhere" --retry-for=0 job touch "$T/ran"
     equals "$status" 69
     [ ! -e "$T/ran" ]
     run dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_HELD_BACKEND'

@@ -38,8 +38,8 @@ takes() {
     REDISCLI_AUTH=$PASSWORD takes -r "$URL"
     # A weaker one that is wrong does not matter, a stronger one does.
     password_file wrong wrong
-    REDISCLI_AUTH=wrong takes -r "unix://:$PASSWORD@$T/redis.sock" --password-file="$T/wrong"
-    CREDENTIALS_DIRECTORY=$T takes -r "unix://bob:$PASSWORD@$T/redis.sock" --password-file="$T/nowhere"
+    DLOCK_PASSWORD_FILE=$T/wrong REDISCLI_AUTH=wrong takes -r "unix://:$PASSWORD@$T/redis.sock"
+    CREDENTIALS_DIRECTORY=$T DLOCK_PASSWORD_FILE=$T/nowhere takes -r "unix://bob:$PASSWORD@$T/redis.sock"
     CREDENTIALS_DIRECTORY=$T fails_with 77 "with the password of $T/wrong: .*WRONGPASS" dlock -r "$URL" --password-file="$T/wrong" job true
     REDISCLI_AUTH=wrong CREDENTIALS_DIRECTORY=$T takes -r "$URL"
     REDISCLI_AUTH=$PASSWORD CREDENTIALS_DIRECTORY=$T/none takes -r "$URL"
@@ -378,7 +378,7 @@ passes_on() {
 
 @test "a blank in the password of a URL, which is wrong, does not show it either" {
     local login="redis://bob:$PASSWORD and@more@host redis://eve:$PASSWORD@host"
-    run dlock --backend=file --lock-dir="$T/locks" -r "$login" job -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; echo; env'
+    run dlock --backend=file --lock-dir="$T/locks" outer -- dlock --backend=file --lock-dir="$T/locks" -r "$login" job -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; echo; env'
     [[ $status -eq 0 && $output == *'-r ***'*'*** job'* && $output != *eve* && $output != *$PASSWORD* ]]
     fails_with 64 '--redis: URL 1: ' dlock -vv -r "$login" job true
     [[ $output != *$PASSWORD* ]]
@@ -469,8 +469,8 @@ P
     mkdir -m 777 "$T/theirs"
     local backend
     for backend in redis file; do
-        run env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" REDISCLI_AUTH="$PASSWORD" "${user[@]}" env --chdir="$T/theirs" \
-            "$DLOCK" --backend=$backend --lock-dir="$T/theirs/$backend" job -- sh -c 'cat /proc/$PPID/environ /proc/$PPID/mem && echo read'
+        run env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" DLOCK_LOCK_DIR="$T/theirs/$backend" REDISCLI_AUTH="$PASSWORD" "${user[@]}" env --chdir="$T/theirs" \
+            "$DLOCK" --backend=$backend job -- sh -c 'cat /proc/$PPID/environ /proc/$PPID/mem && echo read'
         [[ $output == *'Permission denied'* && $output != *read && $output != *"$PASSWORD"* ]]
     done
 }

@@ -102,6 +102,20 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     redis-cli --tls --cacert "$CERTS/ca.pem" -h ::1 -p "$PORT" ping >/dev/null 2>&1 || skip 'no IPv6 here'
     run dlock -r "rediss://[::1]:$PORT" job echo ran
     equals "$status $output" '0 ran'
+    fails_with 64 '--cacert has no effect: the URL of Redis is without TLS; use rediss://' \
+        dlock -r "unix://$T/redis.sock" --cacert=/nowhere job echo ran
+}
+
+@test "a TLS file beside a plain URL: a warning if a password is in plain text, otherwise -v and --doctor say so" {
+    local -x DLOCK_CACERT=/nowhere
+    local url=redis://:pw@127.0.0.1:1 said='DLOCK_CACERT has no effect: the URL of Redis is without TLS; use rediss://'
+    fails_with 69 "^dlock: job: $said; the password goes over the network in plain text\$" dlock -r "$url" --retry-for=0 job true
+    REDISCLI_AUTH=pw fails_with 69 "$said; the password" dlock -r redis://127.0.0.1:1 --retry-for=0 job true
+    start_redis
+    fails_with 0 '^$' dlock -r "unix://$T/redis.sock" job true
+    fails_with 0 "$said\$" dlock -v -r "unix://$T/redis.sock" job true
+    run dlock --doctor -r "unix://$T/redis.sock"
+    [[ $output == *"$said"* ]]
 }
 
 @test "without --cacert the host's own store of issuers counts" {
@@ -335,7 +349,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     printf 'client-cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
     fails_with 78 'dlock.conf:1: client-cert: /nowhere: cannot read it' dlock -r "$url" job true
     rm "$HOME/.config/dlock/dlock.conf"
-    fails_with 78 '--client-key: a key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
+    fails_with 64 '--client-key has no effect: a key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
     fails_with 78 "--client-cert: $T/empty: there is no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true
     fails_with 78 "--client-cert: $cert: .*others can read it|--client-cert: $cert: there is no private key" dlock -r "$url" --client-cert="$cert" job true
     fails_with 78 "--client-key: $CERTS/ca.key: this key does not match the certificate" \
@@ -354,7 +368,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     fi
     # Where there is no TLS, they are for other runs.
     start_redis
-    run dlock -r "unix://$T/redis.sock" --cacert=/nowhere job echo ran
+    DLOCK_CACERT=/nowhere run dlock -r "unix://$T/redis.sock" job echo ran
     equals "$status $output" '0 ran'
 }
 

@@ -181,9 +181,9 @@ TEST(test_values)
         {"--timeout=5", " wait=5s"},
         {"-n -w 5", " wait=5s"}, /* the last one counts */
         {"-w 5 -n", " wait=0"},
-        {"-E 3", " E=3"},
-        {"-E 0", " E=0"},
-        {"-E 255", " E=255"},
+        {"-n -E 3", " wait=0 E=3"},
+        {"-n -E 0", " wait=0 E=0"},
+        {"-n -E 255", " wait=0 E=255"},
         {"-t 100ms", " ttl=100ms"},
         {"-t 30d", " ttl=30d"},
         {"-t 1.0005s", " ttl=1s"},
@@ -192,7 +192,7 @@ TEST(test_values)
         {"--grace=0", " grace=0"},
         {"--hold-at-least=10 -t 10", " ttl=10s hold-at-least=10s"},
         {"--retry-for=0", " retry-for=0"},
-        {"--connect-timeout=1ms", " connect-timeout=1ms"},
+        {"--connect-timeout=1ms -r redis://h", " connect-timeout=1ms redis=redis://h"},
         {"--owner=a-b", " owner=a-b"},
         {"--prefix=", " prefix="},
         {"--hash=sha256", " hash=sha256"},
@@ -209,9 +209,10 @@ TEST(test_values)
         {"--on-degraded=fail", " on-degraded=fail"},
         {"--on-degraded=warn-throttled", " on-degraded=warn-throttled"},
         {"--on-degraded=proceed", " on-degraded=proceed"},
-        {"--fallback=file", " fallback"},
-        {"--cacert=/c --password-file=/p", " cacert=/c password-file=/p"},
-        {"--wait-replicas=2", " replicas=2"},
+        {"--fallback=file -r redis://h", " redis=redis://h fallback"},
+        {"--cacert=/c --password-file=/p -r rediss://h",
+         " redis=rediss://h cacert=/c password-file=/p"},
+        {"--wait-replicas=2 -r redis://h", " redis=redis://h replicas=2"},
         {"--on-expire=warn", " warn"},
         {"--on-expire=stop", ""},
         {"--stop-signal=usr1", " signal=SIGUSR1"},
@@ -458,14 +459,26 @@ TEST(test_wrong_values)
         {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
         {"--lock-file=/f --backend=redis", "--lock-file: it needs the file backend"},
         {"--lock-file=/f --slots=2", "--slots: a --lock-file stores no record of it"},
-        {"--lock-file=/f --message=x", "--message: a --lock-file stores no record of it"},
-        {"--lock-file=/f --remember=1h", "--remember: a --lock-file stores no record of it"},
+        {"--lock-file=/f --message=x",
+         "--message has no effect: a --lock-file stores no record of it"},
+        {"--lock-file=/f --remember=1h",
+         "--remember has no effect: a --lock-file stores no record of it"},
         {"--lock-file=/f --hold-at-least=1",
          "--hold-at-least: a --lock-file stores no record of it"},
         {"--owner-file=/f", "--owner-file: it is for --acquire, --extend and --release"},
         {"-c ls", "--command: it is the whole command; no arguments may follow"},
         {"-F", "--no-fork: dlock stays beside the command"},
         {"-u", "--unlock: there is no open file to unlock"},
+        {"-r redis://a -r redis://b --slots=2", "--slots: a quorum cannot count holders"},
+        {"-r redis://h --client-cert=/c",
+         "--client-cert has no effect: the URL of Redis is without TLS"},
+        {"-r rediss://h --client-key=/k",
+         "--client-key has no effect: a key needs its certificate"},
+        {"-r redis://h --backend=file", "--redis has no effect: the lock is a file (--backend)"},
+        {"-r redis://h --lock-dir=/d", "--lock-dir has no effect: the lock is in Redis (--redis)"},
+        {"--backend=file --on-degraded=fail", "--on-degraded has no effect: --backend chooses"},
+        {"-E 3", "--conflict-exit-code has no effect: dlock waits until it has the lock"},
+        {"--retry-for=1", "--retry-for has no effect: no Redis is configured"},
         {"--quiet=loud", "--quiet: 'loud': it must be yes or no"},
     };
     char words[256];
@@ -606,11 +619,130 @@ TEST(test_table)
     }
 }
 
+/* Each option in each circumstance: refused if the table says that it has no effect there. */
+TEST(test_circumstances)
+{
+    static const struct {
+        const char *words;
+        unsigned when;
+    } rows[] = {
+        {"-n --backend=file", ON_LOCK_DIR | ON_CONFLICT | ON_STOP | ON_END},
+        {"-w 5", ON_LOCK_DIR | ON_AUTO | ON_CONFLICT | ON_STOP | ON_END},
+        {"-n --lock-file=/f", ON_LOCK_FILE | ON_CONFLICT | ON_STOP | ON_END},
+        {"-n --lock-file=/f -t infinity", ON_LOCK_FILE | ON_CONFLICT | ON_STOP},
+        {"-n -r redis://h", ON_REDIS | ON_NO_PASSWORD | ON_AUTO | ON_CONFLICT | ON_STOP | ON_END},
+        {"-r redis://:pw@h", ON_REDIS | ON_AUTO | ON_STOP | ON_END},
+        {"-r redis://h --on-expire=warn", ON_REDIS | ON_NO_PASSWORD | ON_AUTO | ON_END},
+        {"-r redis://h --on-expire=warn --heartbeat",
+         ON_REDIS | ON_NO_PASSWORD | ON_AUTO | ON_END | ON_HEARTBEAT},
+        {"-r redis://h --fallback=file",
+         ON_REDIS | ON_NO_PASSWORD | ON_AUTO | ON_DIR | ON_STOP | ON_END},
+        {"-n --backend=redis -r rediss://h",
+         ON_REDIS | ON_TLS | ON_NO_PASSWORD | ON_CONFLICT | ON_STOP | ON_END},
+        {"--backend=redis -r rediss://h --client-cert=/c",
+         ON_REDIS | ON_TLS | ON_CERT | ON_NO_PASSWORD | ON_STOP | ON_END},
+        {"-r redis://a -r redis://b -r rediss://:pw@c",
+         ON_QUORUM | ON_TLS | ON_NO_PASSWORD | ON_AUTO | ON_STOP | ON_END},
+        {"-r redis+sentinel://a,b/m",
+         ON_REDIS | ON_SENTINEL | ON_NO_PASSWORD | ON_AUTO | ON_STOP | ON_END},
+    };
+    FOR_ROWS(at, rows)
+    {
+        for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+            const struct option_row *row = &option_rows[id];
+            const char *given = row->argument == NULL                    ? ""
+                                : strcmp(row->argument, "N") == 0        ? "=1"
+                                : strcmp(row->argument, "SIG") == 0      ? "=USR1"
+                                : strcmp(row->argument, "DURATION") == 0 ? "=5s"
+                                : id == OPT_BACKEND                      ? NULL
+                                : id == OPT_REDIS                        ? "=redis://:pw@h"
+                                : id == OPT_HASH                         ? "=sha256"
+                                : strchr(row->argument, '|') != NULL ? strrchr(row->argument, '|')
+                                                                     : "=/x";
+            char words[256], option[64];
+            if (row->is_action || row->help == NULL || given == NULL || id == OPT_CONFIG ||
+                (row->actions & 1U << ACTION_RUN) == 0 || id == OPT_LOCK_FILE || id == OPT_FALLBACK)
+                continue;
+            snprintf(option, sizeof option, "--%s%s", row->name, given);
+            if (*given == '|')
+                option[2 + strlen(row->name)] = '=';
+            if (strstr(at->words, option) != NULL || (id == OPT_REDIS && strstr(at->words, "-r")) ||
+                (id == OPT_TTL && strstr(at->words, "-t")))
+                continue;
+            snprintf(words, sizeof words, "%s %s job%s", at->words, option,
+                     id != OPT_COMMAND ? " true" : "");
+            read_options(&line, "", words);
+            unsigned own = id == OPT_WAIT || id == OPT_NONBLOCK || id == OPT_ONCE_PER ? ON_CONFLICT
+                           : id == OPT_REDIS && (at->when & ON_AUTO) != 0             ? ON_REDIS
+                                                                                      : 0;
+            bool wanted = (row->when & (at->when | own)) == 0;
+            snprintf(option, sizeof option, "--%s%s", row->name,
+                     (row->when & MUST) != 0 ? ": a " : " has no effect: ");
+            row_int(words, strncmp(line.why.text, option, strlen(option)) == 0, wanted);
+            row_int(words, line.result, wanted ? SETTINGS_BAD_USAGE : line.result);
+            options_free(&line.options);
+        }
+    }
+}
+
+/* In a file or a variable, what has no effect is only noted, unless the command would run without
+ * what it asks for. */
+static char noted[640];
+
+static void note(enum option_id id, const char *why, bool grave, void *data)
+{
+    (void)data;
+    (void)id;
+    snprintf(noted, sizeof noted, "%s%s", grave ? "grave: " : "", why);
+}
+
+TEST(test_unused_variables)
+{
+    static const struct {
+        const char *variables, *words, *noted;
+    } rows[] = {
+        {"", "job true", ""},
+        {"CACERT=/c REDIS=redis://h", "job true",
+         "DLOCK_CACERT has no effect: the URL of Redis is without TLS; use rediss://"},
+        {"CACERT=/c REDIS=redis://:pw@h", "job true",
+         "grave: DLOCK_CACERT has no effect: the URL of Redis is without TLS; use rediss://; the "
+         "password goes over the network in plain text"},
+        {"CACERT=/c REDIS=unix://:pw@/s", "job true", "DLOCK_CACERT has no effect: "},
+        {"CACERT=/c REDIS=rediss://:pw@h", "job true", ""},
+        {"REDIS=redis://h BACKEND=file", "job true",
+         "DLOCK_REDIS has no effect: the lock is a file (DLOCK_BACKEND)"},
+        {"WAIT_REPLICAS=1", "job true",
+         "DLOCK_WAIT_REPLICAS has no effect: no Redis is configured, and the lock is a file"},
+        {"WAIT_REPLICAS=0", "job true", ""},
+        {"WAIT_REPLICAS=1", "--status job", ""}, /* meant for others */
+        {"LOCK_DIR=/d REDIS=redis://h", "job true",
+         "DLOCK_LOCK_DIR has no effect: the lock is in Redis (DLOCK_REDIS)"},
+        {"LOCK_DIR=/d REDIS=redis://h", "--attach job", ""}, /* records attached locks there */
+        {"CACERT=/c REDIS=redis://h", "--print-config job", ""},
+    };
+    FOR_ROWS(row, rows)
+    {
+        read_options(&line, row->variables, row->words);
+        row_text(row->variables, line.why.text, "");
+        *noted = '\0';
+        options_unused(&line.options, note, NULL);
+        if (*row->noted == '\0')
+            row_text(row->variables, noted, "");
+        row_has(row->variables, noted, row->noted);
+        options_free(&line.options);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         ENTRY("names and letters are unique; an action refuses what the table says it does not use",
               test_table),
+        ENTRY("an option on the command line that has no effect on the lock is refused",
+              test_circumstances),
+        ENTRY("an option in a variable that has no effect is noted; a password in plain text, "
+              "gravely",
+              test_unused_variables),
         ENTRY("which words are options, the name, the command, and which action they ask for",
               test_words),
         ENTRY("the values of options, and which of two counts", test_values),
