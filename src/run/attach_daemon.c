@@ -89,6 +89,25 @@ static void describe(struct attach_target *target, pid_t pid)
     target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
 }
 
+/* True if the caller is a shell that gives each of its jobs a process group on a terminal: a user
+ * types there. A script that begins with #! has its own name. */
+static bool is_interactive_shell(pid_t pid)
+{
+    static const char *const shells[] = {"sh",   "bash", "dash", "zsh",     "ksh", "ksh93", "mksh",
+                                         "yash", "fish", "ash",  "busybox", "csh", "tcsh"};
+    struct proc_stat stat;
+    bool is_shell = false;
+    int terminal = -1;
+    if (getpgid(pid) != getpgrp() && proc_stat_read(pid, &stat))
+        for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
+            is_shell = is_shell || strcmp(stat.name, shells[i]) == 0;
+    if (is_shell)
+        terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    bool has_terminal = terminal >= 0;
+    fd_close(&terminal);
+    return has_terminal;
+}
+
 int attach_target_open(struct attach_target *target, pid_t given, const struct messages *out)
 {
     pid_t pid = given != 0 ? given : getppid();
@@ -110,6 +129,9 @@ int attach_target_open(struct attach_target *target, pid_t given, const struct m
 
     if (given == 0 && getppid() != pid)
         return refuse_target(out, "the process that called dlock has ended");
+    if (given == 0 && is_interactive_shell(pid))
+        return refuse_target(out, "the caller is an interactive shell, which would be killed at "
+                                  "the end of the lease; use --attach=$$ if this is intended");
     if (attach_target_has_ended(target))
         return refuse_target(out, "the process to attach to has ended (a zombie)");
     if (!process_signal(target->fd, pid, 0) && errno == EPERM)

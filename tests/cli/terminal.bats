@@ -86,6 +86,44 @@ P
     done
 }
 
+@test "--attach refuses an interactive shell, unless its pid is given; a script on the terminal may attach" {
+    script attaches 'dlock --attach -t 60s scripted && echo it is "$(dlock --status -q scripted && echo held)"'
+    local shell
+    for shell in 'bash --norc --noprofile -i' 'dash -i' 'zsh -f -i'; do
+        command -v "${shell%% *}" >/dev/null || continue
+        echo "$shell"
+        PYTHONPATH=$TESTS/helpers timeout 60 python3 - "$shell" 3>&- 4>&- <<'P'
+import os, sys, pty, select, time
+pid, fd = pty.fork()
+if pid == 0:
+    words = sys.argv[1].split()
+    os.environ["PS1"] = "$ "
+    os.execvp(words[0], words)
+seen = ""
+def until(text):
+    global seen
+    end = time.monotonic() + 20
+    while text not in seen:
+        assert time.monotonic() < end, seen
+        if select.select([fd], [], [], 1)[0]:
+            seen += os.read(fd, 4096).decode(errors="replace")
+def type_line(line, text):
+    global seen
+    seen = ""
+    os.write(fd, line.encode() + b"\n")
+    until(text)
+    return seen
+said = type_line("dlock --attach -t 60s typed; echo status=$?.", "status=64.")
+assert "the caller is an interactive shell, which would be killed" in said and "--attach=$$" in said, said
+type_line("dlock --status -q typed; echo status=$?.", "status=1.")
+type_line("./attaches", "it is held")
+type_line("dlock --attach=$$ -t 60s typed; echo status=$?.", "status=0.")
+os.write(fd, b"exit\n")
+os.waitpid(pid, 0)
+P
+    done
+}
+
 @test "Ctrl-C ends a loop of a shell around dlock" {
     local words
     for words in 'job ./sleeper' '--tree job ./sleeper' 'job setsid ./sleeper' 'a dlock b ./sleeper'; do
