@@ -33,7 +33,7 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
  * fence 0, times 0) are null. */
 void lease_json_print(const struct lease *lease);
 
-/* "nightly: the last success ended today 03:14:11 on web3, 5h2m ago". */
+/* "nightly: the last success ended today 03:14:11 +0100 on web3, 5h2m ago". */
 void run_within_print(const char *name, const struct run_memory *memory, bool within,
                       struct duration limit);
 

@@ -160,6 +160,9 @@ static bool add_run(struct table *table, const struct past_run *run, int bar_col
                                                                    bar[BAR_SIZE] = "";
 
     wall_format_day(run->began_ms, wall_now_ms(), began, sizeof began);
+    char *offset = strrchr(began, ' '); /* a table of 40 columns has no room for it */
+    if (offset != NULL)
+        *offset = '\0';
     if (run->length_ms >= 0)
         duration_rounded(DURATION_MS(run->length_ms), length, sizeof length);
     if (run->length_ms >= 0 && run->ttl_ms > 0)

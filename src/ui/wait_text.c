@@ -68,7 +68,7 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_TE
 const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 {
     char time[40];
-    wall_format_local(wall_after_ms(pause->left) + 999, time, sizeof time);
+    wall_format_local(wall_after_ms(pause->left), time, sizeof time);
     snprintf(text, HOLDER_TEXT_SIZE, "paused by %s until %s: %s", pause->by, time, pause->message);
     return text;
 }
@@ -135,7 +135,7 @@ static void add_until(struct wait_text *text, const struct holder *holder, int64
         add(text, ", without an end");
         return;
     }
-    wall_format_local(until_ms + 999, time, sizeof time);
+    wall_format_local(until_ms, time, sizeof time);
     if (died)
         add(text, "; it expires at %s", time);
     else
@@ -225,10 +225,9 @@ void wait_text_outage(struct wait_text *text, const char *why, struct duration l
 {
     char time[DURATION_TEXT_SIZE];
     add(text, "%s", why);
-    if (left.ns > 0)
+    if (left.ns >= NS_PER_S)
         add(text, "; tried for another %s at most",
-            duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time,
-                            sizeof time));
+            duration_format(whole_seconds(left), time, sizeof time));
 }
 
 void wait_text_fit(struct wait_text *text, int columns)

@@ -152,31 +152,34 @@ void wall_format(int64_t wall_ms, char *text, size_t size)
         text[0] = '\0';
 }
 
-/* Omits the date if it is the date of today_ms. */
-static void format_local(int64_t wall_ms, int64_t today_ms, bool with_zone, char *text, size_t size)
+/* Writes `today` in place of the date if that is the date of today_ms. */
+static void format_local(int64_t wall_ms, int64_t today_ms, const char *today, char *text,
+                         size_t size)
 {
     time_t seconds = (time_t)(wall_ms / 1000), now = (time_t)(today_ms / 1000);
-    struct tm local, today;
+    struct tm local, date;
+    char time[40];
     if (size == 0)
         return;
     text[0] = '\0';
-    if (localtime_r(&seconds, &local) == NULL || localtime_r(&now, &today) == NULL)
+    if (localtime_r(&seconds, &local) == NULL || localtime_r(&now, &date) == NULL)
         return;
-    bool is_today = local.tm_year == today.tm_year && local.tm_yday == today.tm_yday;
-    if ((with_zone ? strftime(text, size, is_today ? "%H:%M:%S %z" : "%Y-%m-%d %H:%M:%S %z", &local)
-                   : strftime(text, size, is_today ? "today %H:%M:%S" : "%Y-%m-%d %H:%M:%S",
-                              &local)) == 0)
+    bool is_today = local.tm_year == date.tm_year && local.tm_yday == date.tm_yday;
+    if (strftime(time, sizeof time, is_today ? "%H:%M:%S %z" : "%Y-%m-%d %H:%M:%S %z", &local) == 0)
+        return;
+    int length = snprintf(text, size, "%s%s", is_today ? today : "", time);
+    if (length < 0 || (size_t)length >= size)
         text[0] = '\0';
 }
 
 void wall_format_local(int64_t wall_ms, char *text, size_t size)
 {
-    format_local(wall_ms, wall_now_ms(), true, text, size);
+    format_local(wall_ms, wall_now_ms(), "", text, size);
 }
 
 void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size)
 {
-    format_local(wall_ms, today_ms, false, text, size);
+    format_local(wall_ms, today_ms, "today ", text, size);
 }
 
 struct duration duration_jittered(struct duration d)

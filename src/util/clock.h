@@ -147,7 +147,7 @@ void wall_format(int64_t wall_ms, char *text, size_t size);
  * hold it. Its first call reads the file of the time zone. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
-/* The same in the form "today 03:59:58" or "2026-11-21 03:59:58"; today is the day of today_ms. */
+/* The same in the form "today 03:59:58 +0100"; today is the day of today_ms. */
 void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size);
 
 /* A random duration from d / 2 to d, so that many waiters do not ask at the same time. */

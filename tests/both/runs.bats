@@ -26,8 +26,8 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 @test "--status: the last run and the last success, where, when, for how long and how they ended" {
     dlock job true
     run dlock --status job
-    [[ $output =~ "  last run: $(hostname), today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9a-z.]+"), exit status 0" ]]
-    [[ $output =~ "  last success: $(hostname), today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9a-z.]+")"$ ]]
+    [[ $output =~ "  last run: $(hostname), today "[0-9:]{8}" "[+]0000" to "[0-9:]{8}" "[+]0000" ("[0-9a-z.]+"), exit status 0" ]]
+    [[ $output =~ "  last success: $(hostname), today "[0-9:]{8}" "[+]0000" to "[0-9:]{8}" "[+]0000" ("[0-9a-z.]+")"$ ]]
     fails_with 7 '' dlock job sh -c 'exit 7'
     run dlock --status job
     [[ $output =~ "  last run: $(hostname), today ".*", exit status 7" ]]
@@ -68,7 +68,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     wait_until 20 is_free job
     counts job 1 1 0 lost
     equals "$(memory job '(r["ended_at"], r["pid"])')" "(None, $HOLDER)"
-    [[ $(dlock --status job) =~ "last run: $(hostname), today "[0-9:]{8}", lost: its end was never recorded" ]]
+    [[ $(dlock --status job) =~ "last run: $(hostname), today "[0-9:]{8}" "[+]0000", lost: its end was never recorded" ]]
     dlock job true
     counts job 0 0 0 exited
 }
@@ -177,13 +177,13 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     dlock job true
     run dlock --ran-within=1h job
     equals "$status" 0
-    [[ $output =~ ^"job: the last success ended today "[0-9:]{8}" on $(hostname), "[0-9a-z.]+" ago"$ ]]
+    [[ $output =~ ^"job: the last success ended today "[0-9:]{8}" "[+]0000" on $(hostname), "[0-9a-z.]+" ago"$ ]]
     fails_with 1 '' dlock job false
     run dlock --ran-within=1h job
     equals "$status" 0 # a failure does not undo it
     run dlock --ran-within=1ms job
     equals "$status" 1
-    [[ $output =~ ^"job: not within 1ms: the last success ended today "[0-9:]{8}" on $(hostname), "[0-9a-z.]+" ago"$ ]]
+    [[ $output =~ ^"job: not within 1ms: the last success ended today "[0-9:]{8}" "[+]0000" on $(hostname), "[0-9a-z.]+" ago"$ ]]
     run dlock -q --ran-within=1h job
     equals "$status $output" '0 '
     equals "$(dlock --ran-within=1h --json job | query '(s["ran_within"], s["within"], s["last_success"]["status"], s["failures_in_a_row"])')" '(True, 3600.0, 0, 1)'

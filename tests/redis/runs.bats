@@ -26,7 +26,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     dlock -q -t 300ms --on-expire=warn job sleep 0.6
     local line
     line=$(dlock --status job | grep 'last run')
-    [[ $line =~ "today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9]+"ms), lost its lock"$ ]]
+    [[ $line =~ "today "[0-9:]{8}" "[+]0000" to "[0-9:]{8}" "[+]0000" ("[0-9]+"ms), lost its lock"$ ]]
 }
 
 @test "the reply to the take is lost: --once-per does not refuse what was granted" {
@@ -68,7 +68,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     set_wall 31536000
     LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job true
     set_wall 0
-    fails_with 1 '^job: not within 1h: the last success ended 20[0-9-]+ [0-9:]+ on [^,]*$' dlock --ran-within=1h job
+    fails_with 1 '^job: not within 1h: the last success ended 20[0-9-]+ [0-9:]+ [+]0000 on [^,]*$' dlock --ran-within=1h job
     dlock --once-per=1h job touch "$T/ran"
     [ -e "$T/ran" ]
 }
@@ -114,7 +114,7 @@ days() { echo $(($(redis pttl "$META") / 86400000)); }
     counts 1 1 0
     redis hset "$META" run "$(printf '1\t2\tstatus 0\t3\tann\t\e[31mhost\tmake')"
     run dlock --status job
-    [[ $output != *$'\e'* && $output == *'last run: \x1B[31mhost, 1970-01-01 00:00:00 to 00:00:00 (1ms), exit status 0'* ]]
+    [[ $output != *$'\e'* && $output == *'last run: \x1B[31mhost, 1970-01-01 00:00:00 +0000 to 00:00:00 +0000 (1ms), exit status 0'* ]]
 }
 
 # refused_for SECONDS SETTING VALUE [OPTION...]: a run of 0.3 s that is kept as long as its lease, at whose end the server
