@@ -70,8 +70,8 @@ extern const struct fields past_fields;   /* struct past_run */
 /* Sets each field to its none, or to "". */
 void fields_clear(const struct fields *fields, void *object);
 
-/* Sets one field from its value; "" sets it to none. False: the value is not valid for the field,
- * whose contents are then useless. A text that is too long is cut. */
+/* Sets one field from its value; "" resets the field. False: the value is not valid for the field,
+ * whose contents are then undefined. A text that is too long is truncated. */
 bool field_set(const struct field *field, void *object, const char *value);
 
 /* Appends lines to the text, of whose `size` bytes `used` are in use. Returns how many are in use

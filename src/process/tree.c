@@ -34,7 +34,7 @@ enum {
     LEFT_MOST = 10,    /* walks that look for what is left */
 };
 
-/* For how long walks that find a tree may start; the last one may end later. */
+/* How long walks that search a tree may go on starting; the last one may end later. */
 static const struct duration find_limit = {10 * NS_PER_MS};
 
 /* One process of another process's tree. */

@@ -109,7 +109,7 @@ static enum lock_result give_up(struct attempt *attempt, const char *command,
     return LOCK_UNAVAILABLE;
 }
 
-/* The commands that go out in one write, and the indexes of its parts; -1: not needed. */
+/* The commands that go out in one write, and the indexes of some of them; -1: not needed. */
 struct batch {
     struct redis_command commands[2 * CHANNELS_MOST + 5];
     redisReply *replies[2 * CHANNELS_MOST + 5];

@@ -27,7 +27,7 @@ struct retries {
  * even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
-/* Tries with the usual pauses, and no limit but `retry_for`. */
+/* Retries with the usual pauses, limited only by `retry_for`. */
 struct retries retries_for(struct duration retry_for, int cancel_fd);
 void retries_close(struct retries *tries);
 

@@ -200,8 +200,8 @@ struct unit {
     int64_t ms;
 };
 
-/* duration_format() writes the first of these units. dlock reads all of them, like systemd.time(7),
- * for which "m" is not a month either. */
+/* duration_format() writes the first of these units. dlock reads all of them, like systemd.time(7);
+ * as there, "m" means minutes, not months. */
 enum { UNITS_WRITTEN = 5 };
 
 static const struct unit units[] = {

@@ -46,7 +46,7 @@ enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as
  * configuration. */
 bool openssl_open(enum openssl_part part, struct errmsg *why);
 
-/* The functions of the parts that are open. */
+/* The OpenSSL functions that have been loaded so far. */
 const struct openssl *openssl(void);
 
 /* The text of an OpenSSL error code. */
