@@ -91,7 +91,7 @@ PARTS = (
     Part("model", 6, 10, 5, ("redis", "file"), model, needs=REDIS),
     Part("walk", 10, 30, 5, ("",), walk, needs=REDIS),
     Part("fuzz", 8, 180, 90, ("",), fuzz),
-    Part("mutants", 25, 60, 30, ("",), mutants, needs=("bats", "unshare", *REDIS)),
+    Part("mutants", 25, 180, 120, ("",), mutants, needs=("bats", "unshare", *REDIS)),
     Part("soak", 3, 10, 5, ("",), soak, needs=REDIS),
     Part("coverage", 5, 600, 0, ("",), coverage, needs=("gcov", "bats", *REDIS)),
     Part("run", 3, 250, 0, ("",), bench("bench.py", "--runs", "300", "--idle", "--tls", "--quorum"), "benchmarks.md", ("flock",), alone=True),

@@ -38,18 +38,19 @@ class Results:
 
 def block_of(name, jobs):
     """The text of a part: its tables, those of the same header as one, and what did not run, or failed, and why."""
-    tables, heads, after = {}, [], []
+    tables, heads, after, without = {}, [], [], {}
     for job, result in jobs.items():
         if job.split("/")[0] != name:
             continue
         if result["status"] != "passed":
-            after.append("`%s`: %s: %s." % (job, result["status"], result["why"]))
+            without.setdefault("%s: %s" % (result["status"], result["why"]), []).append("`%s`" % job)
         figures = result.get("figures") or {"head": "", "tables": [], "after": []}
         heads += [figures["head"]] if figures["head"] else []
         after += figures["after"]
         for table in figures["tables"]:
             key = table["title"], tuple(table["header"])
             tables.setdefault(key, []).extend(table["rows"])
+    after += ["%s: %s." % (", ".join(names), why) for why, names in without.items()]
     rows = [Table(title, list(header), rows) for (title, header), rows in tables.items() if rows]
     return report_of("\n".join(heads), rows, True, ["- " + line for line in after])
 
