@@ -3,7 +3,7 @@
 
 _dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-until-free --list --history --ran-within --current --doctor --print-config'
 _dlock_flags='--all --exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
-_dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
+_dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file --name
     --on-degraded --fallback --cacert --client-cert --client-key --password-file --sentinel-password-file --wait-replicas --connect-timeout --retry-for --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -m -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
@@ -84,7 +84,7 @@ _dlock_note() {
     case $1 in
         --backend | --config | --lock-dir | --prefix | --cacert | --client-cert | --client-key | --password-file | --sentinel-password-file) ;;
         --redis | -r) option=redis ;;
-        --lock-file) unlisted=1 ;;
+        --lock-file) unlisted=1 name=- ;; # there is no NAME
         *) return ;;
     esac
     option=${option//-/_} option=DLOCK_${option^^}
@@ -258,6 +258,7 @@ _dlock() {
                 ;;
             --command=* | --attach=* | --pause=*) no_command=1 ;;
             --*=*) _dlock_note "${word%%=*}" "${word#*=}" ;;
+            --name) owner=$word ;;
             --n*) ;;
             --*)
                 [[ $word == --current ]] && unlisted=1

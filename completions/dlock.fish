@@ -21,6 +21,7 @@ function __dlock_read
         set -l word $words[$i]
         if test -n "$value"
             set -a facts (__dlock_fact $value (string replace -r '^~/' $HOME/ -- $word))
+            test "$value" = --lock-file; and set name -
             set value ''
         else if test -n "$only_words" -o "$word" = -
             test -n "$name" -a -z "$many"; and break
@@ -40,7 +41,10 @@ function __dlock_read
                 case '--command=*' '--attach=*' '--pause=*' '--ran-within=*' --acquire --attach --extend --release --force-release --resume --status --wait-until-free --list --history --current --doctor --print-config
                     set no_command yes
                 case '--*=*'
+                    string match -q -- '--lock-file=*' $word; and set name -
                     set -a facts (__dlock_fact (string split -m 1 = -- $word))
+                case --name
+                    set value $word
                 case '--n*' --all --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
                 case '--*'
                     set value $word
@@ -200,6 +204,7 @@ complete -c dlock -n __dlock_takes_options -s r -l redis -x -a 'redis:// rediss:
 complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d 'Where locks are stored'
 complete -c dlock -n __dlock_takes_options -l lock-dir -x -a '(__fish_complete_directories)' -d 'Directory of lock files'
 complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly this file, as flock(1) does'
+complete -c dlock -n __dlock_takes_options -l name -x -d 'With --lock-file: the lock\'s name in messages'
 complete -c dlock -n __dlock_takes_options -l on-degraded -x -a 'warn warn-throttled proceed fail' -d 'What to do if no Redis is configured'
 complete -c dlock -n __dlock_takes_options -l fallback -x -a 'off file' -d 'When Redis is down, take a file lock'
 complete -c dlock -n __dlock_takes_options -l cacert -r -F -d 'Trusted issuers of a TLS server\'s certificate'

@@ -241,6 +241,7 @@ static const struct {
 static void print_help(void)
 {
     puts("Usage: dlock " RUN_FORM "\n"
+         "       dlock [OPTIONS] --lock-file=PATH [--] COMMAND [ARG...]\n"
          "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
          "       dlock --status [OPTIONS] NAME...\n"
          "       dlock --history|--ran-within=DURATION|--wait-until-free [OPTIONS] NAME\n"

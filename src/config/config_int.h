@@ -59,8 +59,12 @@ bool hints_one_dash(const char *word, struct errmsg *why);
  * `word`, which may be a URL with a password. */
 void hints_unknown_option(const char *word, struct errmsg *why);
 
-/* Sets *why for a NAME without a command: the user may have meant something else. */
-void hints_no_command(const char *name, struct errmsg *why);
+/* Sets *why for a command line without a command: the user may have meant something else. */
+void hints_no_command(const struct options *options, struct errmsg *why);
+
+/* Sets *why for `word` in the place of NAME, which --lock-file does not take. If the command line
+ * runs a command, `word` may be that command. */
+void hints_no_name(const char *word, bool runs, struct errmsg *why);
 
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
 void hints_name_is_command(const char *name, struct errmsg *why);

@@ -123,10 +123,19 @@ static const char *verb(const char *word)
     return row->is_action && row->argument == NULL ? row->name : NULL;
 }
 
-void hints_no_command(const char *name, struct errmsg *why)
+/* True if the name is not a word of the command line. */
+static bool locks_file(const struct options *options)
 {
+    return options->origins[OPT_LOCK_FILE].kind == ORIGIN_COMMAND_LINE;
+}
+
+void hints_no_command(const struct options *options, struct errmsg *why)
+{
+    const char *name = options->name;
     errmsg_set(why, "no command given");
-    if (verb(name) != NULL)
+    if (locks_file(options))
+        add(why, "usage: dlock [OPTIONS] --lock-file=PATH [--] COMMAND [ARG...]");
+    else if (verb(name) != NULL)
         add(why, "did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)",
             verb(name), name);
     else if (strpbrk(name, blanks) != NULL)
@@ -151,8 +160,19 @@ void hints_no_command(const char *name, struct errmsg *why)
 void hints_name_is_command(const char *name, struct errmsg *why)
 {
     if (is_program(name))
-        add(why, "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name,
-            name);
+        add(why,
+            "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s, or "
+            "dlock --lock-file=PATH %.80s",
+            name, name, name);
+}
+
+void hints_no_name(const char *word, bool runs, struct errmsg *why)
+{
+    errmsg_set(
+        why, "'%.80s': with --lock-file there is no NAME; --name=%.80s names the lock in messages",
+        word, word);
+    if (runs && is_program(word))
+        add(why, "if %.80s is the command: dlock --lock-file=PATH -- %.80s", word, word);
 }
 
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why)
@@ -167,10 +187,15 @@ void hints_not_a_command(const struct options *options, struct errmsg *why)
         return;
     const char *word = options->command[0];
     bool alone = options->command[1] == NULL;
-    if (alone && verb(options->name) != NULL)
-        add(why, "did you mean dlock --%s %.100s?", verb(options->name), word);
-    else if (alone && strpbrk(word, blanks) != NULL)
+    if (alone && strpbrk(word, blanks) != NULL)
         add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
+    else if (!alone && locks_file(options))
+        add(why, "with --lock-file there is no NAME; --name=%.80s names the lock in messages",
+            word);
+    else if (locks_file(options))
+        return; /* there is no NAME that might be the command */
+    else if (alone && verb(options->name) != NULL)
+        add(why, "did you mean dlock --%s %.100s?", verb(options->name), word);
     else
         hints_name_is_command(options->name, why);
 }

@@ -91,7 +91,9 @@ OPTION(BACKEND, "backend", 0, choice, AT(backend), "auto", "auto|redis|file", HE
 OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", HELD, ON_LOCK_DIR | ON_DIR,
        "directory of lock files, one for each user (default: /run/lock/dlock for root)")
 OPTION(LOCK_FILE, "lock-file", 0, path, AT(lock_file), NULL, "PATH", HELD, ON_LOCK_FILE,
-       "lock exactly this file, as flock(1) does; NAME is then optional before --")
+       "lock exactly this file, as flock(1) does; there is no NAME then")
+OPTION(NAME, "name", 0, NULL, NOWHERE, NULL, "TEXT", ANY & ~IN_FILES & ~BY(CURRENT), ON_LOCK_FILE,
+       "with --lock-file: the lock's name in messages (default: PATH)")
 OPTION(ON_DEGRADED, "on-degraded", 0, choice, AT(on_degraded), "warn",
        "warn|warn-throttled|proceed|fail", ANY & ~BY(CURRENT), ON_AUTO,
        "what to do if no Redis is configured")

@@ -42,10 +42,18 @@ static enum settings_result apply_all(struct options *options, struct errmsg *wh
 
 /* --- the command line --------------------------------------------------- */
 
-/* The path of --lock-file, which replaces a missing NAME; NULL if there is none. */
+static bool has_lock_file(const struct settings *settings)
+{
+    return setting_in_force(settings, OPT_LOCK_FILE) != NULL;
+}
+
+/* The lock's name with --lock-file: that of --name, or the path. NULL: there is none. */
 static const char *name_of_lock_file(const struct settings *settings)
 {
+    const struct setting *name = setting_in_force(settings, OPT_NAME);
     const struct setting *file = setting_in_force(settings, OPT_LOCK_FILE);
+    if (name != NULL)
+        return name->text;
     return file != NULL && *file->text != '\0' ? file->text : NULL;
 }
 
@@ -80,8 +88,28 @@ static enum settings_result read_more_names(struct options *options, int argc, c
     return SETTINGS_OK;
 }
 
+/* Refuses the NAME of a command line with --lock-file. */
+static enum settings_result refuse_name(struct options *options, const char *name,
+                                        struct errmsg *why)
+{
+    options->name = NULL;
+    hints_no_name(name, !has_action(&options->settings), why);
+    return SETTINGS_BAD_USAGE;
+}
+
+/* [OPTIONS] --lock-file=PATH [--] COMMAND... : `word` is the index of the first word. */
+static enum settings_result read_words_of_lock_file(struct options *options, int word, char **argv,
+                                                    bool is_over, struct errmsg *why)
+{
+    bool is_name = !is_over && argv[word + 1] != NULL && strcmp(argv[word + 1], "--") == 0;
+    if (is_name || has_action(&options->settings))
+        return refuse_name(options, argv[word], why);
+    options->command = argv + word;
+    return SETTINGS_OK;
+}
+
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME between them. After a
- * "--" before NAME there are no more options; after --lock-file, "--" precedes the command. */
+ * "--" before NAME there are no more options. */
 static enum settings_result read_words(struct options *options, int argc, char **argv,
                                        struct errmsg *why)
 {
@@ -92,20 +120,25 @@ static enum settings_result read_words(struct options *options, int argc, char *
         return SETTINGS_OK;
 
     bool is_over = strcmp(argv[name - 1], "--") == 0;
-    bool needs_name =
-        name_of_lock_file(&options->settings) == NULL || has_action(&options->settings);
-    int command = is_over && !needs_name ? name : name + 1;
-    options->name = command > name ? argv[name] : NULL;
+    if (has_lock_file(&options->settings))
+        return read_words_of_lock_file(options, name, argv, is_over, why);
+    int command = name + 1;
+    options->name = argv[name];
     if (!is_over) {
         int words = argv_read(options, argc - name, argv + name, true, why);
         if (words == WORDS_WRONG)
             hints_name_is_command(options->name, why);
         if (words < 0)
             return wrong_words(words);
+        if (has_lock_file(&options->settings))
+            return refuse_name(options, argv[name], why);
         command = name + words;
     }
-    if (setting_in_force(&options->settings, OPT_STATUS) != NULL)
-        return read_more_names(options, argc, argv, command, why);
+    if (setting_in_force(&options->settings, OPT_STATUS) != NULL) {
+        enum settings_result result = read_more_names(options, argc, argv, command, why);
+        bool refused = result == SETTINGS_OK && has_lock_file(&options->settings);
+        return refused ? refuse_name(options, argv[name], why) : result;
+    }
     if (command < argc)
         options->command = argv + command;
     return SETTINGS_OK;

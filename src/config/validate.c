@@ -25,19 +25,27 @@ static void runs_no_command(const struct options *options, struct errmsg *why)
 
 enum settings_result validate_words(const struct options *options, struct errmsg *why)
 {
-    static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
+    static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock "
+                                "--lock-file=PATH [--] COMMAND [ARG...]";
     enum takes_name takes_name = option_rows[options->action].takes_name;
+    bool has_file = setting_in_force(&options->settings, OPT_LOCK_FILE) != NULL;
+    bool has_name = options->name != NULL || has_file; /* an empty path is refused later */
     for (char **name = options->more_names; name != NULL && *name != NULL; name++)
         if (!lock_name_valid(*name, "the lock name", why))
             return SETTINGS_BAD_USAGE;
-    if (options->action != ACTION_RUN && options->command != NULL)
+    if (!has_file && setting_in_force(&options->settings, OPT_NAME) != NULL)
+        errmsg_set(why, "--name has no effect: it is for --lock-file; otherwise the lock's name is "
+                        "a word: dlock "
+                        "NAME -- COMMAND");
+    else if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
-    else if (options->name == NULL && options->action == ACTION_RUN &&
+    else if (!has_name && options->action == ACTION_RUN &&
              setting_in_force(&options->settings, OPT_COMMAND) != NULL)
-        errmsg_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
-    else if (options->name == NULL && options->action == ACTION_RUN)
+        errmsg_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING', or dlock "
+                        "--lock-file=PATH -c 'STRING'");
+    else if (!has_name && options->action == ACTION_RUN)
         errmsg_set(why, "no lock name given; %s", usage);
-    else if (options->name == NULL && takes_name == NAME_NEEDED)
+    else if (!has_name && takes_name == NAME_NEEDED)
         errmsg_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME",
                    action_name(options));
     else if (options->name != NULL && takes_name == NAME_REFUSED)
@@ -160,7 +168,7 @@ static enum settings_result check_command(const struct options *options, struct 
                         why);
     if (options->shell_command != NULL || options->command != NULL)
         return SETTINGS_OK;
-    hints_no_command(options->name, why);
+    hints_no_command(options, why);
     return SETTINGS_BAD_USAGE;
 }
 

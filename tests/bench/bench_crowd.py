@@ -142,7 +142,7 @@ def dlock_file_peers(work, dlock):
     file = [dlock, "--backend=file"]
     return [
         Peer("dlock, file", lambda scene: file + [scene.name], env, True, by_status(file, env)),
-        Peer("dlock --lock-file", lambda scene: [dlock, "--lock-file=" + scene.path, scene.name], env, True, by_rest),
+        Peer("dlock --lock-file", lambda scene: [dlock, "--lock-file=" + scene.path], env, True, by_rest),
     ]
 
 

@@ -32,7 +32,7 @@ runs() {
     equals "$status" 1
     equals "$(query '(s["key"], s["full_key"], s["runs"], s["succeeded"], s["typical"], s["half_between"], s["longest"], s["longest_left"], s["enough"])' <<<"$output")" \
         "('job', 'dlock:job', [], 0, None, [], None, None, None)"
-    fails_with 64 '--history' dlock --lock-file="$T/exact" --history job
+    fails_with 64 '--history' dlock --lock-file="$T/exact" --history
 }
 
 @test "--history: the run that ended last comes first, with start, host, end, length and TTL" {

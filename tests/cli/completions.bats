@@ -189,6 +189,19 @@ complete_line() {
     done
 }
 
+@test "with --lock-file there is no NAME: the first word is the command" {
+    local shell before
+    for shell in $(shells); do
+        for before in '--lock-file=/f' '--lock-file /f -n' '--lock-file=/f --name=job --' '--name job --lock-file=/f'; do
+            if [ "$shell" = fish ]; then
+                equals "$(in_fish "dlock $before printen")" printenv
+            else
+                equals "$(keys "$shell" "dlock $before words al$TAB")" "dlock $before words alpha "
+            fi
+        done
+    done
+}
+
 @test "with bash-completion it is the same" {
     local package=/usr/share/bash-completion/bash_completion
     [ -e "$package" ] || skip 'no bash-completion'

@@ -274,7 +274,7 @@ waits_as() {
     not compgen -G "$T/ran"
     not compgen -G "$T/here*"
     dlock --lock-dir=here job true
-    dlock --lock-file=here.lock job true
+    dlock --lock-file=here.lock true
 }
 
 @test "every option that may be in a file may be in the environment, and the other way round" {

@@ -124,12 +124,12 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 }
 
 @test "the lock file of flock(1) is looked at, and neither made nor locked" {
-    finds 0 '^files lock file ok: does not exist' --lock-file="$T/exact" job
+    finds 0 '^files lock file ok: does not exist' --lock-file="$T/exact"
     [ ! -e "$T/exact" ]
     touch "$T/exact"
     flock "$T/exact" sleep 60 3>&- 4>&- &
     echo $! >"$T/flock.pid"
-    finds 0 '^files lock file ok: can be opened' --lock-file="$T/exact" job
+    finds 0 '^files lock file ok: can be opened' --lock-file="$T/exact"
     [[ $output != *trial* ]]
 }
 
@@ -426,5 +426,5 @@ without() {
     equals "$status" 77
     says '^backend store fail: .* is on nfs, on which flock'
     : >"$T/exact"
-    finds 0 '^files file system warn: nfs: what flock' --lock-file="$T/exact" job
+    finds 0 '^files file system warn: nfs: what flock' --lock-file="$T/exact"
 }

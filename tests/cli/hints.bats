@@ -23,7 +23,7 @@ hint() {
 @test "suggestions for a mistyped option, a forgotten name or command; a value, which may be a password, is not repeated" {
     hint '^dlock: --helpp: unknown option; did you mean --help\?$' dlock --helpp job touch ran
     hint 'no command given; did you mean dlock --status\?' dlock status
-    hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls$" dlock ls -al
+    hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls, or dlock --lock-file=PATH ls$" dlock ls -al
     hint '--redsi: unknown option; did you mean --redis\?$' dlock --redsi=redis://bob:s3cret@host job touch ran
     # Words that are as good, and those of the command.
     run dlock help -- echo ran
@@ -48,7 +48,7 @@ hint() {
     fails_with 0 '^$' dlock file true
     fails_with 0 '^$' dlock -q ./file true
     fails_with 0 '^$' dlock deploy/shop true
-    run dlock -v --lock-file="$T/file" "$T/file" true
+    run dlock -v --lock-file="$T/file" true
     [[ $output != *'this name is'* ]]
 }
 

@@ -73,7 +73,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
 @test "what belongs to other actions, or to no lock file, is refused with its place" {
     fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
-    fails_with 64 'slots: a --lock-file stores no record of it' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
+    fails_with 64 'slots: a --lock-file stores no record of it' dlock --lock-file="$T/file" --slots=2 touch "$T/ran"
     fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
     local hosts
     hosts=$(printf 'h%d,' {1..17})
@@ -82,7 +82,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     local long
     printf -v long '/%04999d' 0
     fails_with 77 'the lock directory /0+ has too long a path' dlock --lock-dir="$long" job touch "$T/ran"
-    fails_with 78 'a --lock-file has too long a path' dlock --lock-file="$long" job touch "$T/ran"
+    fails_with 78 'a --lock-file has too long a path' dlock --lock-file="$long" --name=job touch "$T/ran"
     fails_with 78 'the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both' \
         env -u DLOCK_BACKEND DLOCK_HELD='redis token take dlock:job' "$DLOCK" --extend
     [ ! -e "$T/ran" ]
@@ -114,7 +114,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 64 "$json" dlock --attach=x job --json
 64 '--release runs no command' dlock --release job touch "$T/ran"
 64 '--current takes no lock name' dlock --current job
-64 'needs|has no effect|stores no record' dlock --acquire --lock-file="$T/x" job
+64 'needs|has no effect|stores no record' dlock --acquire --lock-file="$T/x"
 ROWS
     equals "$(state)" "$before"
     [ ! -e "$T/ran" ]
@@ -124,7 +124,7 @@ ROWS
 @test "--hold-at-least, --pause and --wait-replicas refuse a value or an action that makes no sense, and nothing is run" {
     table <<'ROWS'
 64 '--hold-at-least: it must not be longer than the lease'     dlock --hold-at-least=2m -t 1m job touch "$T/ran"
-64 '--hold-at-least: a --lock-file stores no record of it'     dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
+64 '--hold-at-least: a --lock-file stores no record of it'     dlock --lock-file="$T/x" --hold-at-least=1s touch "$T/ran"
 64 '--hold-at-least'                                           dlock --hold-at-least=-1s job touch "$T/ran"
 64 '--pause needs --message=TEXT'                              dlock --pause=5s job
 64 '--pause needs --message=TEXT'                              dlock --pause=5s --message= job
@@ -136,7 +136,7 @@ ROWS
 64 '--pause: .soon'                                            dlock --pause=soon --message=why job
 64 '--pause runs no command'                                   dlock --pause=5s --message=why job touch "$T/ran"
 64 '--message has no effect with --resume'                     dlock --resume --message=why job
-64 'stores no record, which --pause needs'                     dlock --lock-file="$T/file" --pause=5s --message=why job
+64 'stores no record, which --pause needs'                     dlock --lock-file="$T/file" --pause=5s --message=why
 64 'only one of them'                                          dlock --pause=5s --resume --message=why job
 64 "--wait-replicas: 'x': it must be a whole number"           dlock --wait-replicas=x job touch "$T/ran"
 64 "--wait-replicas: '101'"                                    dlock --wait-replicas=101 job touch "$T/ran"
@@ -153,7 +153,7 @@ ROWS
 for i in 1 2 3 4 5 6; do sleep 0.3; systemd-notify WATCHDOG=1 || exit; done
 E
     chmod +x "$T/beat"
-    run dlock --lock-file="$T/file" --heartbeat -t 1500ms --grace=100ms job -- "$T/beat"
+    run dlock --lock-file="$T/file" --heartbeat -t 1500ms --grace=100ms -- "$T/beat"
     equals "$status $output" '0 '
 }
 

@@ -154,10 +154,10 @@ P
     attacked
     run dlock --doctor --backend=file --lock-dir="$T/locks"
     [[ $output == *'they have another directory'*'--lock-file=PATH, a file that all of them can open, or Redis'* ]]
-    "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" job -- touch "$OPEN/ran"
-    hold_lock job --lock-file="$OPEN/all"
+    "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" -- touch "$OPEN/ran"
+    hold_lock '' --lock-file="$OPEN/all"
     rm "$OPEN/ran"
-    fails_with 75 '' "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" -n job -- touch "$OPEN/ran"
+    fails_with 75 '' "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" -n -- touch "$OPEN/ran"
     [ ! -e "$OPEN/ran" ]
     end_hold
     wait "$HOLDER"
@@ -166,12 +166,12 @@ P
 @test "--lock-file that another user may not open: held is reported, and free is not believed" {
     attacked
     install -m 600 /dev/null "$OPEN/exact"
-    hold_lock job --lock-file="$OPEN/exact"
-    fails_with 0 'job: held' "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact" job
+    hold_lock '' --lock-file="$OPEN/exact"
+    fails_with 0 'exact: held' "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact"
     end_hold
     wait "$HOLDER"
     fails_with 77 'cannot find out whether the lock file .* is locked: Permission denied' \
-        "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact" job
+        "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact"
 }
 
 @test "--report follows no link that another user has made, its own and root's it does" {
@@ -385,12 +385,12 @@ P
     for type in SOCK_DGRAM SOCK_STREAM SOCK_SEQPACKET; do
         listen_as_claim $type
         # shellcheck disable=SC2016
-        dlock --lock-file="$T/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; until [ -e "$T/open/saw" ]; do sleep 0.01; done'
+        dlock --lock-file="$T/exact" -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; until [ -e "$T/open/saw" ]; do sleep 0.01; done'
         wait_until 10 test -e "$OPEN/bound"
         flock -o "$T/exact" sleep 600 3>&- 4>&- &
         echo $! >"$T/other.pid"
         wait_until 10 not flock -n "$T/exact" true
-        fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
+        fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" touch "$T/ran"
         touch "$OPEN/end"
         wait "$THIEF"
         kill "$(cat "$T/other.pid")"
@@ -405,13 +405,13 @@ P
     ! findmnt -nT "$OPEN" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
     export DLOCK
     # shellcheck disable=SC2016
-    timeout 20 "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$1/held_by"
-        "$1/sudo" --reuid=65533 --regid=65533 --clear-groups "$DLOCK" -n --lock-file="$1/exact" job echo in
+    timeout 20 "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/exact" -- sh -c 'echo "$DLOCK_HELD" >"$1/held_by"
+        "$1/sudo" --reuid=65533 --regid=65533 --clear-groups "$DLOCK" -n --lock-file="$1/exact" echo in
         touch "$1/here"; until [ -e "$1/end" ]; do sleep 0.01; done' sh "$OPEN" >"$T/out" 2>&1 3>&- 4>&- &
     wait_until 10 test -e "$OPEN/here"
     equals "$(cat "$T/out")" in
     fails_with 75 '' setpriv --reuid=65533 --regid=65533 --clear-groups env HOME=/nonexistent DLOCK_HELD="$(cat "$OPEN/held_by")" \
-        "$DLOCK" -n --lock-file="$OPEN/exact" job echo in
+        "$DLOCK" -n --lock-file="$OPEN/exact" echo in
     touch "$OPEN/end"
     wait $!
 }

@@ -434,7 +434,7 @@ print(shlex.join(box['command'] + box['args']).replace('/usr/local/bin/', ''))" 
     fails_with 75 '' sh -c "${rows[1]}"
     touch end
     wait $!
-    fails_with 1 '' dlock --lock-file=backup.lock backup -- sh -c "${rows[0]}"
+    fails_with 1 '' dlock --lock-file=backup.lock -- sh -c "${rows[0]}"
     ran ''
 }
 

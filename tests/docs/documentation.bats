@@ -48,6 +48,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     run sh -c "mandoc -T ascii -O width=200 '$SRC/doc/dlock.1' | col -b | sed -n '/^SYNOPSIS/,/^DESCRIPTION/s/^ *dlock/dlock/p'"
     equals "$output" 'dlock [options] name [options] [--] command [arg ...]
 dlock [options] name [options] -c string
+dlock [options] --lock-file=PATH [--] command [arg ...]
 dlock --acquire | --attach[=PID] | --extend | --release [options] name
 dlock --force-release | --history | --ran-within=DURATION | --wait-until-free [options] name
 dlock --status [options] name ...

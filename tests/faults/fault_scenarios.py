@@ -263,7 +263,7 @@ SCENARIOS = [
     *both("slots_full", "-n --slots=1" + COMMAND_WORDS, before=True, before_words="--slots=1", stays=True, status=75, most=60),
     *both("held_alive", "-n" + COMMAND_WORDS, holder=True, status=75, most=60),
     Scenario("file_conf", "job -- %(command)s"),
-    Scenario("file_exact", "--lock-file=%(dir)s/exact -t 60s" + COMMAND_WORDS, file="exact", most=60),
+    Scenario("file_exact", "--lock-file=%(dir)s/exact -t 60s -- %(command)s", file="exact", most=60),
     Scenario("redis_hash", REDIS + " --secret-file=%(dir)s/secret" + COMMAND_WORDS, redis=1, most=25),
     Scenario("quorum", QUORUM + COMMAND_WORDS, redis=3, go=0.045, most=60),
     Scenario("file_doctor", FILE + " --doctor job", run=False, status=0, statuses=(1,), most=20),

@@ -90,13 +90,13 @@ without() {
 
 @test "--lock-file: a path that cannot be looked at is an outage, not a holder; once at the release, it is looked at again" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
-    without stat64 rest 1 -w 300ms --lock-file="$T/file" job touch "$T/ran"
+    without stat64 rest 1 -w 300ms --lock-file="$T/file" touch "$T/ran"
     equals "$status" 69
     [[ $output == *'cannot look at the lock file'*'Input/output error'* ]]
     [ ! -e "$T/ran" ]
     local at
     for at in 1 2 3 4; do
-        without stat64 error "$at" -w 10s --lock-file="$T/file" job true
+        without stat64 error "$at" -w 10s --lock-file="$T/file" true
         equals "$status" 0
         equals "$output" ''
     done

@@ -311,11 +311,11 @@ dlock: job: the lock is not paused"
     echo content >"$file"
     flock "$file" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- &
     wait_until 10 test -e "$T/in"
-    run dlock -n --lock-file="$file" job true
+    run dlock -n --lock-file="$file" true
     [ "$status" -eq 75 ]
     touch "$T/out"
     wait
-    hold_lock job --lock-file="$file"
+    hold_lock '' --lock-file="$file"
     run flock -n "$file" true
     [ "$status" -eq 1 ]
     end_hold
@@ -329,7 +329,7 @@ dlock: job: the lock is not paused"
     local before first second
     fence_at() {
         set_wall "$1"
-        LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock --lock-file="$T/exact" job -- env -u LD_PRELOAD sh -c 'echo "$DLOCK_FENCE"'
+        LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock --lock-file="$T/exact" -- env -u LD_PRELOAD sh -c 'echo "$DLOCK_FENCE"'
     }
     before=$(date +%s%6N)
     first=$(fence_at 0)
@@ -341,32 +341,32 @@ dlock: job: the lock is not paused"
 }
 
 @test "--lock-file makes the file, takes links, directories and pipes as flock(1) does, and says what it cannot open" {
-    dlock --lock-file="$T/new" job true
+    dlock --lock-file="$T/new" true
     [ -e "$T/new" ]
     [ ! -s "$T/new" ]
     ln -s "$T/new" "$T/link"
-    run dlock --lock-file="$T/link" job -- flock -n "$T/new" true
+    run dlock --lock-file="$T/link" -- flock -n "$T/new" true
     [ "$status" -eq 1 ]
-    run dlock --lock-file="$T" job -- flock -n "$T" true
+    run dlock --lock-file="$T" -- flock -n "$T" true
     [ "$status" -eq 1 ]
-    fails_with 73 'cannot open the lock file .*No such file' dlock --lock-file="$T/no/such" job touch "$T/ran"
+    fails_with 73 'cannot open the lock file .*No such file' dlock --lock-file="$T/no/such" touch "$T/ran"
     [ ! -e "$T/ran" ]
     mkfifo "$T/pipe"
-    run timeout 20 dlock --lock-file="$T/pipe" job echo ok
+    run timeout 20 dlock --lock-file="$T/pipe" echo ok
     equals "$output" ok
 }
 
 @test "--lock-file inside the same --lock-file does not wait for itself, nor in what flock(1) has become" {
-    run timeout 20 dlock --lock-file="$T/exact" a dlock --lock-file="$T/exact" b echo ok
+    run timeout 20 dlock --lock-file="$T/exact" --name=a dlock --lock-file="$T/exact" --name=b echo ok
     equals "$status $output" '0 ok'
-    flock "$T/exact" timeout 20 dlock --lock-file="$T/exact" a echo ok >"$T/out"
+    flock "$T/exact" timeout 20 dlock --lock-file="$T/exact" echo ok >"$T/out"
     equals "$(cat "$T/out")" ok
-    run flock -F "$T/exact" dlock -n --lock-file="$T/exact" job echo ok
+    run flock -F "$T/exact" dlock -n --lock-file="$T/exact" echo ok
     equals "$status $output" '0 ok'
 }
 
 @test "--lock-file inside a script that has locked the file by flock(1) on a descriptor does not wait for itself" {
-    local shell script='exec 9>"$1"; flock $2 9; timeout 20 dlock $3 --lock-file="$1" job echo ok'
+    local shell script='exec 9>"$1"; flock $2 9; timeout 20 dlock $3 --lock-file="$1" echo ok'
     for shell in bash dash; do
         command -v "$shell" >/dev/null || continue
         run "$shell" -c "$script" "$shell" "$T/exact" '' ''
@@ -377,11 +377,11 @@ dlock: job: the lock is not paused"
         run "$shell" -c "$script" "$shell" "$T/exact" -s ''
         equals "$status" 64
     done
-    run flock -s "$T/exact" timeout 20 dlock --lock-file="$T/exact" job echo ok
+    run flock -s "$T/exact" timeout 20 dlock --lock-file="$T/exact" echo ok
     equals "$status" 64
     # Other descriptors of the file are no lock.
     inherited "$T/exact"
-    run bash -c 'exec 9>"$1"; timeout 20 dlock -n --lock-file="$1" job echo ok' bash "$T/exact"
+    run bash -c 'exec 9>"$1"; timeout 20 dlock -n --lock-file="$1" echo ok' bash "$T/exact"
     equals "$status" 75
     touch "$T/out"
 }
@@ -403,33 +403,33 @@ inherited() {
     with_pid true
     [ "$status" -eq 0 ] || skip "no pid can be chosen: $output"
     # Itself, and an ancestor.
-    with_pid dlock -v -n --lock-file="$T/exact" job touch "$T/ran"
+    with_pid dlock -v -n --lock-file="$T/exact" touch "$T/ran"
     equals "$status" 75
     [[ $output == *'held by another client'* ]]
-    with_pid sh -c "dlock -v -n --lock-file='$T/exact' job touch '$T/ran'; exit \$?"
+    with_pid sh -c "dlock -v -n --lock-file='$T/exact' touch '$T/ran'; exit \$?"
     equals "$status" 75
-    with_pid sh -c "dlock --status --lock-file='$T/exact' job; exit \$?"
+    with_pid sh -c "dlock --status --lock-file='$T/exact'; exit \$?"
     equals "$status" 0
     [ ! -e "$T/ran" ]
     touch "$T/out"
-    wait_until 10 dlock -n --lock-file="$T/exact" job true
+    wait_until 10 dlock -n --lock-file="$T/exact" true
 }
 
 @test "a lock that outlives the process that acquired it is not reported as free" {
     mkdir -m 700 "$D"
     inherited "$D/dlock:job.lock"
     local where
-    for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
-        run dlock --status "$where" job
+    for where in --lock-file="$D/dlock:job.lock" "--lock-dir=$D job"; do
+        run dlock --status $where
         equals "$status" 0
         [[ $output == *'another client'* ]]
-        run dlock --status --json "$where" job
+        run dlock --status --json $where
         equals "$status" 0
-        fails_with 75 'another client' dlock -v --wait-until-free -n "$where" job
+        fails_with 75 'another client' dlock -v --wait-until-free -n $where
     done
     touch "$T/out"
-    for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
-        run dlock --wait-until-free -w 10 "$where" job
+    for where in --lock-file="$D/dlock:job.lock" "--lock-dir=$D job"; do
+        run dlock --wait-until-free -w 10 $where
         equals "$status" 0
     done
 }
@@ -439,7 +439,7 @@ inherited() {
     wait_until 10 test -e "$T/in"
     flock "$T/exact" true 3>&- 4>&- &
     wait_until 10 grep -q -- "-> FLOCK .*:$(stat -c %i "$T/exact") " /proc/locks
-    run dlock --status --json --lock-file="$T/exact" job
+    run dlock --status --json --lock-file="$T/exact"
     equals "$(grep -o '"pid":' <<<"${output#*\"holders\"}" | wc -l)" 1
     touch "$T/out"
     wait
@@ -447,13 +447,13 @@ inherited() {
 
 # Whoever holds the file is told, by whatever names its file system: nested, by dlock, by flock(1).
 holder_is_found() {
-    run timeout 20 dlock --lock-file="$1" job env -u DLOCK_HELD dlock -v --lock-file="$1" job echo in
+    run timeout 20 dlock --lock-file="$1" env -u DLOCK_HELD dlock -v --lock-file="$1" echo in
     [[ $status -eq 0 && $output == *'already holds the lock'*in ]]
     flock "$1" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 not flock -n "$1" true
-    fails_with 75 "held by $(id -un)@$(hostname), pid $!, flock" dlock -v -n --lock-file="$1" job true
-    fails_with 0 "pid $! \\(running\\), flock" dlock --status --lock-file="$1" job
+    fails_with 75 "held by $(id -un)@$(hostname), pid $!, flock" dlock -v -n --lock-file="$1" true
+    fails_with 0 "pid $! \\(running\\), flock" dlock --status --lock-file="$1"
     pkill -P "$!"
     wait "$!" || true
 }
@@ -483,7 +483,7 @@ in_chroot() {
         export LD_PRELOAD=$HELPERS/fault_other_device.so # stat(2) names another device, as on btrfs
         holder_is_found /exact
         chmod 600 /exact # its directory can be read
-        flock /exact setpriv --reuid=65534 --regid=65534 --clear-groups dlock --status --lock-file=/exact job'
+        flock /exact setpriv --reuid=65534 --regid=65534 --clear-groups dlock --status --lock-file=/exact'
 }
 
 @test "--lock-file: a file with the same inode number on another file system is another file" {
@@ -491,9 +491,9 @@ in_chroot() {
     mkdir "$T/one" "$T/other"
     # shellcheck disable=SC2016
     run unshare -m sh -c 'for dir in one other; do mount -t tmpfs none "$T/$dir" && : >"$T/$dir/exact" && stat -c %i "$T/$dir/exact"; done
-        flock "$T/one/exact" dlock --status --lock-file="$T/other/exact" job; echo $?'
+        flock "$T/one/exact" dlock --status --lock-file="$T/other/exact"; echo $?'
     equals "${lines[0]}" "${lines[1]}"
-    equals "${lines[*]:2}" 'job: free 1'
+    equals "${lines[*]:2}" "$T/other/exact: free 1"
 }
 
 @test "--lock-file on overlayfs: the holder is found" {
@@ -508,24 +508,24 @@ in_chroot() {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs /proc, even for its options'
     local flock
     for flock in 'flock -n' 'flock -n -s'; do
-        run unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock --status --lock-file='$T/exact' job"
+        run unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock --status --lock-file='$T/exact'"
         equals "$status" 0
         [[ $output == *'another client'* ]]
         fails_with 75 'another client' \
-            unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock -v --wait-until-free -n --lock-file='$T/exact' job"
+            unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock -v --wait-until-free -n --lock-file='$T/exact'"
     done
-    run timeout 20 dlock --lock-file="$T/exact" job unshare -m sh -c \
-        "mount -t tmpfs none /proc && exec dlock --lock-file='$T/exact' job echo in"
+    run timeout 20 dlock --lock-file="$T/exact" unshare -m sh -c \
+        "mount -t tmpfs none /proc && exec dlock --lock-file='$T/exact' echo in"
     equals "$status $output" '0 in'
-    run dlock --status --lock-file="$T/exact" job
+    run dlock --status --lock-file="$T/exact"
     equals "$status" 1
     flock -n "$T/exact" true
 }
 
 @test "--lock-file: a run that has ended does not count as an outer lock, whoever holds the file now" {
-    dlock --lock-file="$T/exact" --owner=me job -- sh -c 'echo "$DLOCK_HELD"' >"$T/held_by"
-    hold_lock job --lock-file="$T/exact"
-    fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
+    dlock --lock-file="$T/exact" --owner=me -- sh -c 'echo "$DLOCK_HELD"' >"$T/held_by"
+    hold_lock '' --lock-file="$T/exact"
+    fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" touch "$T/ran"
     end_hold
 }
 
@@ -538,7 +538,7 @@ claim_of() {
 }
 
 @test "--lock-file: no claim outlives the lock, even if another process shares it or all are killed" {
-    dlock --lock-file="$T/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; touch "$T/held"; until [ -e "$T/held.end" ]; do sleep 0.01; done' 3>&- 4>&- &
+    dlock --lock-file="$T/exact" -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; touch "$T/held"; until [ -e "$T/held.end" ]; do sleep 0.01; done' 3>&- 4>&- &
     HOLDER=$!
     echo "$HOLDER" >"$T/holder.pid"
     wait_until 10 test -e "$T/held"
@@ -560,13 +560,13 @@ P
     flock -o "$T/exact" sleep 600 3>&- 4>&- &
     echo $! >"$T/other.pid"
     wait_until 10 not flock -n "$T/exact" true
-    fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
+    fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" touch "$T/ran"
     [ "$(grep -c "$(claim_name)" /proc/net/unix)" = 1 ] # it is there still, and nobody listens
     [ ! -e "$T/ran" ]
 }
 
 @test "--lock-file: a stranger who fills the queue of the holder's claim has not filled it for long" {
-    hold_lock job -t 10s --lock-file="$T/exact"
+    hold_lock '' -t 10s --lock-file="$T/exact"
     cat >"$T/fill.py" <<'P'
 import socket, sys
 name = next(line.split("@", 1)[1].rstrip("\n") for line in open("/proc/net/unix") if sys.argv[1] in line)
@@ -601,20 +601,20 @@ P
     cd "$T"
     # A holder that is stopped does not empty the queue. It is found in another way, as its process is an ancestor.
     # shellcheck disable=SC2016
-    fails_with 0 'cannot ask the store of the lock that this runs under: too many processes' timeout 20 dlock -t 60 --lock-file=exact job -- \
-        sh -c 'kill -STOP "$PPID"; python3 fill.py; dlock -v --lock-file=exact job true; status=$?; kill -CONT "$PPID"; exit "$status"'
+    fails_with 0 'cannot ask the store of the lock that this runs under: too many processes' timeout 20 dlock -t 60 --lock-file=exact -- \
+        sh -c 'kill -STOP "$PPID"; python3 fill.py; dlock -v --lock-file=exact true; status=$?; kill -CONT "$PPID"; exit "$status"'
 }
 
 @test "--lock-file or --fallback=file outside: a dlock inside finds the file" {
     cd "$T"
-    run timeout 20 dlock --lock-file=exact job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" job echo nested'
+    run timeout 20 dlock --lock-file=exact --name=job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" echo nested'
     [[ $status -eq 0 && $output == *'job (file)'*'already holds the lock'*nested ]]
     # The lock is the file: one of the same name in a directory is another.
-    fails_with 0 ': taken \(file' timeout 20 dlock --lock-file=exact job -- dlock -v job true
-    run timeout 20 dlock --lock-file=exact job -- dlock --extend
+    fails_with 0 ': taken \(file' timeout 20 dlock --lock-file=exact --name=job -- dlock -v job true
+    run timeout 20 dlock --lock-file=exact -- dlock --extend
     [[ $status -eq 78 && $output == *'stores no record'* ]]
-    fails_with 78 'stores no record, which --release needs' timeout 20 dlock --lock-file=exact job -- dlock --release job
-    fails_with 78 'stores no record, which --extend needs' timeout 20 dlock --lock-file=exact job -- dlock --extend job
+    fails_with 78 'stores no record, which --release needs' timeout 20 dlock --lock-file=exact --name=job -- dlock --release job
+    fails_with 78 'stores no record, which --extend needs' timeout 20 dlock --lock-file=exact --name=job -- dlock --extend job
     # The lock is in a directory that is named by a relative path, since Redis is unreachable, which is not asked again.
     env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir='a dir' --fallback=file job -- \
         sh -c 'cd / && dlock -v job echo nested && dlock --extend && dlock --current' >"$T/out" 2>&1
@@ -626,15 +626,15 @@ P
 @test "--lock-file attached to a script: inside it no process waits for it, and it is the current one" {
     local mode
     for mode in '' -s; do
-        run timeout 20 sh -c "dlock --attach $mode --lock-file='$T/exact' job && dlock $mode --lock-file='$T/exact' job echo in
-            dlock -v --attach $mode --lock-file='$T/exact' job
-            dlock -v --wait-until-free --lock-file='$T/exact' job; echo \$?
+        run timeout 20 sh -c "dlock --attach $mode --lock-file='$T/exact' && dlock $mode --lock-file='$T/exact' echo in
+            dlock -v --attach $mode --lock-file='$T/exact'
+            dlock -v --wait-until-free --lock-file='$T/exact'; echo \$?
             dlock --current --lock-file='$T/exact'"
-        [[ $output == in*'already holds the lock'*'the wait would never end'*64*'job (file)' ]]
+        [[ $output == in*'already holds the lock'*'the wait would never end'*64*"$T/exact (file)" ]]
         wait_until 10 flock -n "$T/exact" true
     done
-    fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' job && dlock --lock-file='$T/exact' job echo in; exit \$?"
-    run dlock --lock-file="$T/exact" job dlock --current --json --lock-file="$T/exact"
+    fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' && dlock --lock-file='$T/exact' echo in; exit \$?"
+    run dlock --lock-file="$T/exact" dlock --current --json --lock-file="$T/exact"
     equals "$status" 0
     [[ $output == *'"mode":"exclusive","expires_at":null,"ttl_remaining":null}' ]]
 }
@@ -645,7 +645,7 @@ P
     dir=$(mktemp -d /tmp/dlock-test-XXXXXX)
     chmod 755 "$dir"
     cp "$DLOCK" "$dir/dlock"
-    run setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$dir/dlock" --lock-file="$dir/new" job true
+    run setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$dir/dlock" --lock-file="$dir/new" true
     rm -r "$dir"
     equals "$status" 77
     [[ $output == *'cannot open the lock file'*'Permission denied'* ]]
@@ -653,9 +653,9 @@ P
 
 @test "--lock-file of another user in a directory like /tmp, in which the kernel lets only its owner create it anew" {
     : >"$T/exact"
-    LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" job -- env -u LD_PRELOAD flock -n "$T/exact" true
+    LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" -- env -u LD_PRELOAD flock -n "$T/exact" true
     equals "$status $output" '1 '
-    LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/new" job echo in
+    LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/new" echo in
     equals "$status $output" '0 in'
 }
 
@@ -664,7 +664,7 @@ P
     touch "$T/new"
     for change in "rm $T/exact" "mv $T/new $T/exact"; do
         rm -f "$T/exact"
-        hold_lock job --lock-file="$T/exact" -t 10
+        hold_lock '' --lock-file="$T/exact" -t 10
         status=0 start=$(now)
         $change
         wait "$HOLDER" || status=$?
@@ -685,10 +685,10 @@ P
 
 @test "a command of some milliseconds needs no inotify instance, a longer one has one" {
     local where count='ls -l "/proc/$PPID/fd" | grep -c inotify'
-    for where in --lock-dir="$D" --lock-file="$D/exact"; do
+    for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
         # A busy machine may take more time for this command than the watch waits.
-        wait_until 20 sh -c "[ \"\$(dlock '$where' job -- sh -c '$count')\" = 0 ]"
-        run dlock "$where" job -- sh -c "for i in \$(seq 200); do sleep 0.05; $count && break; done"
+        wait_until 20 sh -c "[ \"\$(dlock $where -- sh -c '$count')\" = 0 ]"
+        run dlock $where -- sh -c "for i in \$(seq 200); do sleep 0.05; $count && break; done"
         [[ $output == *[12] ]] # the watch polls a copy of the descriptor
     done
 }
@@ -696,11 +696,11 @@ P
 @test "dlock does not wait for the kernel, which closes an inotify instance in up to 20 ms: neither a holder nor a waiter" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     local where
-    for where in --lock-dir="$D" --lock-file="$D/exact"; do
-        LD_PRELOAD=$HELPERS/fault_inotify_close.so hold_lock job "$where" -v
+    for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
+        LD_PRELOAD=$HELPERS/fault_inotify_close.so hold_lock '' -v $where
         is_watched() { ls -l "/proc/$HOLDER/fd" | grep -q inotify; }
         wait_until 10 is_watched
-        LD_PRELOAD=$HELPERS/fault_inotify_close.so run dlock -w 0.2 "$where" job true
+        LD_PRELOAD=$HELPERS/fault_inotify_close.so run dlock -w 0.2 $where true
         equals "$status" 75
         end_hold
         wait "$HOLDER"
@@ -720,9 +720,9 @@ P
 
 @test "without inotify the removal of a lock file is noticed within about a second, and -v says why not at once" {
     local where
-    for where in --lock-dir="$D" --lock-file="$D/exact"; do
+    for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
         rm -f "$T"/held "$T"/held.*
-        LD_PRELOAD=$HELPERS/fault_inotify.so hold_lock job "$where" -v -t 1h
+        LD_PRELOAD=$HELPERS/fault_inotify.so hold_lock '' -v -t 1h $where
         wait_until 10 grep -q 'cannot report changes to the lock at once (no inotify(7) .*every 1s' "$T/held.err"
         local start=$(now)
         rm "$D/dlock:job.lock" "$D/exact" 2>/dev/null || true
@@ -734,10 +734,10 @@ P
 
 @test "a lock directory that is moved is seen at once, too" {
     local where start
-    for where in "--lock-dir=$D" "--lock-file=$D/exact"; do
+    for where in "--lock-dir=$D job" "--lock-file=$D/exact"; do
         rm -rf "$D" "$D.old" "$T"/held*
         mkdir -m 700 "$D"
-        hold_lock job "$where" -t 1h
+        hold_lock '' -t 1h $where
         sleep 0.1 # the watch is there after the command's first moments
         start=$(now)
         mv "$D" "$D.old"
@@ -816,14 +816,18 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "--lock-file needs no NAME: it is the path, and may be held without an end" {
+@test "--lock-file has no NAME: the words are the command, the name is --name or the path, and it may be held without an end" {
     local file=$T/exact
     fails_with 0 "^$file ran$" dlock --lock-file="$file" -- sh -c 'echo "$DLOCK_NAME ran"'
     fails_with 0 "^$file$" dlock --lock-file="$file" -c 'echo $DLOCK_NAME'
-    fails_with 0 '^job$' dlock --lock-file="$file" job -- sh -c 'echo $DLOCK_NAME'
+    fails_with 0 '^job$' dlock --lock-file="$file" --name=job -- sh -c 'echo $DLOCK_NAME'
+    fails_with 0 "^$file ran$" dlock --lock-file="$file" env WORD=ran sh -c 'echo "$DLOCK_NAME $WORD"'
+    fails_with 64 "'job': with --lock-file there is no NAME; --name=job" dlock --lock-file="$file" job -- touch "$T/ran"
+    fails_with 64 "'job': with --lock-file there is no NAME; --name=job" dlock job --lock-file="$file" touch "$T/ran"
+    fails_with 127 'with --lock-file there is no NAME; --name=nosuchjob' dlock --lock-file="$file" nosuchjob touch "$T/ran"
     fails_with 1 "^$file: free" dlock --status --lock-file="$file"
     fails_with 64 'no command given' dlock --lock-file="$file" --
-    fails_with 64 "--lock-file: '': the path is empty|no command given|no lock name" dlock --lock-file= -- touch "$T/ran"
+    fails_with 64 "--lock-file: '': the path is empty" dlock --lock-file= -- touch "$T/ran"
     fails_with 0 'ttl infinity .*ran' sh -c "dlock -v --lock-file='$file' --ttl=infinity -- echo ran 2>&1 | tr '\n' ' '"
     hold held
     dlock --lock-file="$file" -t infinity -- "$T/held.sh" >"$T/said" 2>&1 3>&- 4>&- &
@@ -858,7 +862,7 @@ P
 @test "--lock-file: no thread can be started that waits in the kernel: the file is polled, and locked" {
     flock "$T/exact" sleep 1 3>&- 4>&- &
     wait_until 10 not flock -n "$T/exact" true
-    LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -w 20s --lock-file="$T/exact" job true
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -w 20s --lock-file="$T/exact" true
     wait
 }
 

@@ -179,11 +179,11 @@ is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
 }
 
 @test "a --lock-file remembers nothing, and says so" {
-    dlock --lock-file="$T/exact" job true
-    run dlock --lock-file="$T/exact" --status job
+    dlock --lock-file="$T/exact" true
+    run dlock --lock-file="$T/exact" --status
     [[ $output != *'last run'* ]]
-    fails_with 64 'once-per: a --lock-file ' dlock --lock-file="$T/exact" --once-per=1h job true
-    fails_with 64 '--ran-within' dlock --lock-file="$T/exact" --ran-within=1h job
+    fails_with 64 'once-per: a --lock-file ' dlock --lock-file="$T/exact" --once-per=1h true
+    fails_with 64 '--ran-within' dlock --lock-file="$T/exact" --ran-within=1h
 }
 
 # --- the history, which has a page of its own ---------------------------------

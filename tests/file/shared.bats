@@ -520,20 +520,20 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
 }
 
 @test "--lock-file: shared as flock -s has it, exclusive as flock -x" {
-    share a -s --lock-file="$T/exact" job
+    share a -s --lock-file="$T/exact"
     flock -n -s "$T/exact" true
     run flock -n -x "$T/exact" true
     equals "$status" 1
-    run dlock -n -s --lock-file="$T/exact" job echo beside
+    run dlock -n -s --lock-file="$T/exact" echo beside
     equals "$output" beside
-    fails_with 75 "held by .*pid $(pid_of a)" dlock -v -n --lock-file="$T/exact" job echo wrong
-    fails_with 64 'holds the lock in another mode' timeout 20 dlock -s --lock-file="$T/exact" job dlock --lock-file="$T/exact" job echo wrong
-    run dlock --status --lock-file="$T/exact" job
+    fails_with 75 "held by .*pid $(pid_of a)" dlock -v -n --lock-file="$T/exact" echo wrong
+    fails_with 64 'holds the lock in another mode' timeout 20 dlock -s --lock-file="$T/exact" dlock --lock-file="$T/exact" echo wrong
+    run dlock --status --lock-file="$T/exact"
     equals "$status" 0
     [[ $output == *shared* ]]
     touch "$T/a.end"
     wait "$(pid_of a)"
-    run dlock --status --lock-file="$T/exact" job
+    run dlock --status --lock-file="$T/exact"
     equals "$status" 1
 }
 

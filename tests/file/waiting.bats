@@ -546,7 +546,7 @@ P
     wait_until 10 test -e "$T/in"
     for i in {1..8}; do
         if ((i % 2)); then
-            dlock --lock-file="$T/exact" job -- sh -c "echo $i >>'$T/order'" 2>"$T/$i.err" 3>&- 4>&- &
+            dlock --lock-file="$T/exact" -- sh -c "echo $i >>'$T/order'" 2>"$T/$i.err" 3>&- 4>&- &
         else
             flock "$T/exact" sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
         fi
@@ -560,9 +560,9 @@ P
 
 @test "--lock-file: a waiter that gets the lock while it looks for the holder is no outer dlock" {
     stand() { grep -q -- "$1.*:$(stat -c %i "$T/exact") " /proc/locks; }
-    share a --lock-file="$T/exact" job && holds a
+    share a --lock-file="$T/exact" && holds a
     hold b
-    LD_PRELOAD=$HELPERS/fault_locks_read_late.so dlock -v --lock-file="$T/exact" job -- "$T/b.sh" 2>"$T/b.err" 3>&- 4>&- &
+    LD_PRELOAD=$HELPERS/fault_locks_read_late.so dlock -v --lock-file="$T/exact" -- "$T/b.sh" 2>"$T/b.err" 3>&- 4>&- &
     echo $! >"$T/b.pid"
     wait_until 10 test -e "$T/late"
     wait_until 10 stand '-> FLOCK'
@@ -577,25 +577,25 @@ P
 
 @test "--lock-file: a file whose exclusive lock wants it open for writing, as on NFS" {
     : >"$T/exact"
-    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so run dlock --lock-file="$T/exact" job echo in
+    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so run dlock --lock-file="$T/exact" echo in
     equals "$output" in
-    share a --lock-file="$T/exact" job && holds a
-    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 75 '' dlock -w 300ms --lock-file="$T/exact" job echo in
+    share a --lock-file="$T/exact" && holds a
+    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 75 '' dlock -w 300ms --lock-file="$T/exact" echo in
     leave a
     mkdir "$T/directory"
-    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 73 'Bad file descriptor' dlock --lock-file="$T/directory" job echo in
+    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 73 'Bad file descriptor' dlock --lock-file="$T/directory" echo in
 }
 
 @test "--lock-file: removed or replaced while some wait, a wait that ends, and a signal" {
     local i start
-    share a --lock-file="$T/exact" job && holds a
+    share a --lock-file="$T/exact" && holds a
     start=$(now)
-    run dlock -w 400ms --lock-file="$T/exact" job touch "$T/ran"
+    run dlock -w 400ms --lock-file="$T/exact" touch "$T/ran"
     equals "$status" 75
     [ $(($(now) - start)) -ge 400 ]
     within 400 "$start"
     for i in 1 2 3; do
-        dlock --lock-file="$T/exact" job -- sh -c "echo $i >>'$T/order'" 2>"$T/$i.err" 3>&- 4>&- &
+        dlock --lock-file="$T/exact" -- sh -c "echo $i >>'$T/order'" 2>"$T/$i.err" 3>&- 4>&- &
         echo $! >"$T/$i.pid"
     done
     wait_until 10 sh -c "[ \$(grep -c -- '-> FLOCK .*:$(stat -c %i "$T/exact") ' /proc/locks) = 3 ]"

@@ -319,13 +319,13 @@ equals() {
 hold() { printf '#!%s\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do read -rt 0.03 <>"%s" || true; done\n' \
     "$BASH" "$T/$1" "$T/$1" "$T/$1" "$T/$1" "$NEVER" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
 
-# hold_lock NAME [DLOCK ARGUMENTS...]: holds the lock in the background; HOLDER is the pid.
+# hold_lock NAME [DLOCK ARGUMENTS...]: holds the lock in the background; HOLDER is the pid. NAME is empty with --lock-file.
 hold_lock() {
     local name=$1
     shift
     rm -f "$T/held" "$T/held.end" # of an earlier holder
     hold held
-    dlock "$@" "$name" -- "$T/held.sh" >/dev/null 2>"$T/held.err" 3>&- 4>&- &
+    dlock "$@" ${name:+"$name"} -- "$T/held.sh" >/dev/null 2>"$T/held.err" 3>&- 4>&- &
     HOLDER=$!
     echo "$HOLDER" >"$T/holder.pid"
     wait_until 10 test -e "$T/held"

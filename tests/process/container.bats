@@ -260,18 +260,18 @@ end_first() {
 @test "--lock-file in a container: a holder outside is seen, and inside of it no process waits" {
     local file=$T/exact mode flock lock="--lock-file=$T/exact"
     for flock in 'flock -n' 'flock -n -s'; do
-        run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock" job
+        run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock"
         equals "$status" 0
-        fails_with 75 'another client' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-until-free -n "$lock" job
+        fails_with 75 'another client' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-until-free -n "$lock"
     done
     for mode in '' -s; do
-        run timeout 20 dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" job echo ok
+        run timeout 20 dlock $mode "$lock" -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" echo ok
         [[ $status -eq 0 && $output == *'already holds the lock'*ok ]]
         fails_with 64 'the wait would never end' timeout 20 \
-            dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock --wait-until-free "$lock" job
+            dlock $mode "$lock" -- unshare -pf --mount-proc --kill-child dlock --wait-until-free "$lock"
     done
     # Where a script is pid 1, and the lock is attached to it.
-    run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 '$lock' job && dlock '$lock' job echo ok; exit \$?"
+    run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 '$lock' && dlock '$lock' echo ok; exit \$?"
     equals "$status $output" '0 ok'
 }
 

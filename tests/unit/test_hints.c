@@ -170,7 +170,7 @@ TEST(test_missing_name)
         {"sh --list x", "--list runs no command", true},
         {"sh --status --list x", "--status and --list: only one", true},
         {"sh --owner-file=x y", "--owner-file: it is for --acquire", true},
-        {"sh -name x", "-name: unknown option; dlock --help", true},
+        {"sh -name x", "-name: a long option has two dashes: --name", true},
         {"sh -al", "-al: unknown option", true},
         {"-t dir sh x", "--ttl: 'dir': it is not a number", false}, /* it is before the name */
         {"--status sh --list", "--status and --list: only one of them can be done", false},
@@ -182,8 +182,8 @@ TEST(test_missing_name)
         told(row->words, row->why);
         row_int(row->words,
                 strstr(line.why.text,
-                       "if sh is the command, the lock's name is missing: dlock NAME -- sh") !=
-                    NULL,
+                       "if sh is the command, the lock's name is missing: dlock NAME -- sh, or "
+                       "dlock --lock-file=PATH sh") != NULL,
                 row->hint);
     }
 }
@@ -223,8 +223,12 @@ TEST(test_not_a_command)
         {"status job", "; did you mean dlock --status job?"},
         {"unlock job", "; did you mean dlock --release job?"},
         {"job touch%20ran", "; it is one word with spaces in it: -c 'STRING' gives it to a shell"},
-        {"sh /tmp", "; if sh is the command, the lock's name is missing: dlock NAME -- sh"},
+        {"sh /tmp", "; if sh is the command, the lock's name is missing: dlock NAME -- sh, or "
+                    "dlock --lock-file=PATH sh"},
         {"job nosuchcommand", ""},
+        {"--lock-file=/bin/sh nosuchcommand", ""},
+        {"--lock-file=/f job true", "; with --lock-file there is no NAME; --name=job names the "
+                                    "lock in messages"},
         {"status job x", ""},
         {"job -c nosuchcommand", ""},
     };

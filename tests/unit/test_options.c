@@ -129,6 +129,17 @@ TEST(test_words)
         {"-- -n true", "run name=-n command=true"},
         {"--owner --attach=5 job true", "run name=job command=true owner=--attach=5"},
         {"--prefix -shared job true", "run name=job command=true prefix=-shared"},
+        {"--lock-file=/f true -n job", "run name=/f command=true,-n,job lock-file=/f"},
+        {"--lock-file=/f -- true -- x", "run name=/f command=true,--,x lock-file=/f"},
+        {"--lock-file=/f -n true", "run name=/f command=true wait=0 lock-file=/f"},
+        {"--lock-file=/f --name=job true", "run name=job command=true lock-file=/f"},
+        {"--name=job --lock-file=/f -c ls", "run name=job shell=ls lock-file=/f"},
+        {"--lock-file=/f -t infinity true", "run name=/f command=true ttl=infinity lock-file=/f"},
+        {"--lock-file=/f --no-lock-file job true", "run name=job command=true"},
+        {"--lock-file=/f --attach", "attach name=/f lock-file=/f"},
+        {"--status --lock-file=/f", "status name=/f lock-file=/f"},
+        {"--status --lock-file=/f --name=job", "status name=job lock-file=/f"},
+        {"--current --lock-file=/f", "current lock-file=/f"},
         {"--acquire job", "acquire name=job"},
         {"job --acquire", "acquire name=job"},
         {"--attach job", "attach name=job"},
@@ -204,8 +215,6 @@ TEST(test_values)
         {"--backend=file", " backend=file"},
         {"--backend=redis -r redis://h", " redis=redis://h backend=redis"},
         {"--lock-dir=/d", " lock-dir=/d"},
-        {"--lock-file=/f", " lock-file=/f"},
-        {"--lock-file=/f -t infinity", " ttl=infinity lock-file=/f"},
         {"--on-degraded=fail", " on-degraded=fail"},
         {"--on-degraded=warn-throttled", " on-degraded=warn-throttled"},
         {"--on-degraded=proceed", " on-degraded=proceed"},
@@ -489,8 +498,8 @@ TEST(test_wrong_values)
         row_int(row->words, line.result, SETTINGS_BAD_USAGE);
         row_has(row->words, line.why.text, row->why);
         options_free(&line.options);
-        if (row->words[1] != '-' || strchr(row->words, ' ') != NULL ||
-            strstr(row->words, "quiet") != NULL)
+        if (row->words[1] != '-' || strstr(row->words, "--lock-file") != NULL ||
+            strchr(row->words, ' ') != NULL || strstr(row->words, "quiet") != NULL)
             continue;
         snprintf(words, sizeof words, "job %s true", row->words); /* the same after NAME */
         read_options(&line, "", words);
@@ -504,10 +513,12 @@ TEST(test_wrong_words)
     static const struct {
         const char *words, *why;
     } rows[] = {
-        {"", "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]"},
+        {"", "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock "
+             "--lock-file=PATH [--] COMMAND [ARG...]"},
         {"-n", "no lock name given; usage: dlock"},
         {"--", "no lock name given; usage: dlock"},
-        {"-c ls", "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'"},
+        {"-c ls", "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING', or dlock "
+                  "--lock-file=PATH -c 'STRING'"},
         {"job", "no command given"},
         {"job --", "no command given"},
         {"job -n --", "no command given"},
@@ -544,7 +555,21 @@ TEST(test_wrong_words)
          "--conflict-exit-code: for --acquire, 0 means that the lock is held"},
         {"--wait-until-free -E 0 job",
          "--conflict-exit-code: for --wait-until-free, 0 means that the lock is free"},
-        {"--acquire --lock-file=/f job",
+        {"--lock-file=/f job -- true",
+         "'job': with --lock-file there is no NAME; --name=job names the lock in messages"},
+        {"--lock-file=/f sh -- x", "; if sh is the command: dlock --lock-file=PATH -- sh"},
+        {"job --lock-file=/f true", "'job': with --lock-file there is no NAME"},
+        {"--lock-file=/f --status job", "'job': with --lock-file there is no NAME"},
+        {"--status --lock-file=/f -- job", "'job': with --lock-file there is no NAME"},
+        {"--lock-file=/f", "no command given; usage: dlock [OPTIONS] --lock-file=PATH [--]"},
+        {"--lock-file=/f --", "no command given; usage: dlock [OPTIONS] --lock-file=PATH [--]"},
+        {"--lock-file=/f --name= true", "the lock name is empty"},
+        {"--name=x job true",
+         "--name has no effect: it is for --lock-file; otherwise the lock's name is a word"},
+        {"--name=x -- true", "--name has no effect: it is for --lock-file"},
+        {"--name=x --status job", "--name has no effect: it is for --lock-file"},
+        {"--lock-file=/f --name=x --current", "--name has no effect with --current"},
+        {"--acquire --lock-file=/f",
          "--lock-file: that file stores no record, which --acquire needs"},
         {"--list --lock-file=/f", "--lock-file: that file stores no record, which --list needs"},
         {"--list --hash=sha256 a*",
@@ -601,15 +626,17 @@ TEST(test_table)
             continue;
         for (enum option_id action = OPT_NONE; action <= OPT_PRINT_CONFIG; action++) {
             const struct option_row *of = &option_rows[action];
+            bool needs_no_name = id == OPT_NAME || id == OPT_LOCK_FILE;
             char words[256];
             if (action != OPT_NONE && !of->is_action)
                 continue;
-            snprintf(words, sizeof words, "%s%s%s --%s%s%.*s%s%s", action != OPT_NONE ? "--" : "-n",
-                     of->name, of->argument != NULL ? "=5" : "", row->name, given,
-                     *given == '=' && given[1] == '\0' ? (int)strcspn(row->argument, "|") : 0,
-                     row->argument != NULL ? row->argument : "",
-                     of->takes_name == NAME_REFUSED ? "" : " job",
-                     action == OPT_NONE && id != OPT_COMMAND ? " true" : "");
+            snprintf(
+                words, sizeof words, "%s%s%s --%s%s%.*s%s%s%s", action != OPT_NONE ? "--" : "-n",
+                of->name, of->argument != NULL ? "=5" : "", row->name, given,
+                *given == '=' && given[1] == '\0' ? (int)strcspn(row->argument, "|") : 0,
+                row->argument != NULL ? row->argument : "", id == OPT_NAME ? " --lock-file=/f" : "",
+                of->takes_name == NAME_REFUSED || needs_no_name ? "" : " job",
+                action == OPT_NONE && id != OPT_COMMAND ? " true" : "");
             read_options(&line, "", words);
             bool refused = strstr(line.why.text, "has no effect with --") != NULL ||
                            strstr(line.why.text, "it is for --") != NULL;
