@@ -231,7 +231,7 @@ class RedisBackend(Backend):
         # An attachment is noted in a file, wherever its lock is.
         self.locks = os.path.join(self.work, "locks")
         self.socket = self.log("redis.sock")
-        self.arguments = ["--backend=redis", "--lock-dir=" + self.locks, "--redis=unix://" + self.socket]
+        self.arguments = ["--backend=redis", "--redis=unix://" + self.socket]
         self.start()
         self.planted = []
 
