@@ -229,7 +229,7 @@ class RedisBackend(Backend):
     def __init__(self, soak, name):
         super().__init__(soak, name)
         # An attachment is noted in a file, wherever its lock is.
-        self.locks = os.path.join(self.work, "locks")
+        self.locks = soak.env["DLOCK_LOCK_DIR"] = os.path.join(self.work, "locks")
         self.socket = self.log("redis.sock")
         self.arguments = ["--backend=redis", "--redis=unix://" + self.socket]
         self.start()
