@@ -3,7 +3,7 @@
 
 _dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-until-free --list --history --ran-within --current --doctor --print-config'
 _dlock_flags='--all --exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
-_dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file --name
+_dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --scope --prefix --redis --backend --lock-dir --lock-file --name
     --on-degraded --fallback --cacert --client-cert --client-key --password-file --sentinel-password-file --wait-replicas --connect-timeout --retry-for --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -m -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
@@ -82,7 +82,7 @@ _dlock_offer() {
 _dlock_note() {
     local option=${1#--} plain quote replaced
     case $1 in
-        --backend | --config | --lock-dir | --prefix | --cacert | --client-cert | --client-key | --password-file | --sentinel-password-file) ;;
+        --backend | --config | --lock-dir | --scope | --prefix | --cacert | --client-cert | --client-key | --password-file | --sentinel-password-file) ;;
         --redis | -r) option=redis ;;
         --lock-file) unlisted=1 name=- ;; # there is no NAME
         *) return ;;

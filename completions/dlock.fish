@@ -83,7 +83,7 @@ function __dlock_fact
     set -l option (string replace -r '^-r$' -- --redis $argv[1])
     set -l value $argv[2]
     switch $option
-        case --backend --config --lock-dir --prefix --redis --cacert --client-cert --client-key --password-file --sentinel-password-file
+        case --backend --config --lock-dir --scope --prefix --redis --cacert --client-cert --client-key --password-file --sentinel-password-file
             set -l variable (string match -r '^\$([A-Za-z_][A-Za-z_0-9]*)$' -- $value)
             if set -q variable[2]
                 set -l name $variable[2]
@@ -199,6 +199,7 @@ complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
 complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha256' -d 'Hash NAME in the key'
 complete -c dlock -n __dlock_takes_options -l secret-file -r -F -d 'File with the secret of hmac-sha256'
+complete -c dlock -n __dlock_takes_options -l scope -x -d 'Put TEXT and a colon before NAME in the key'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'Prefix of keys'
 complete -c dlock -n __dlock_takes_options -s r -l redis -x -a 'redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://' -d 'The Redis server'
 complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d 'Where locks are stored'

@@ -147,6 +147,7 @@ int main(int argc, char **argv)
     enum settings_result result = options_read(&options, argc, argv, &why);
     struct messages out = {
         .name = options.name,
+        .scope = options.scope,
         .verbosity = options.verbosity,
         .json = options.json,
         .syslog = options.syslog,

@@ -33,7 +33,7 @@ static void make_request(struct doctor *doctor)
     char token[TOKEN_SIZE];
     token_make(token);
     snprintf(doctor->name, sizeof doctor->name, "doctor:%s", token);
-    lock_key_make(doctor->key, doctor->options->prefix, doctor->name);
+    lock_key_make(doctor->key, doctor->options->key_start, doctor->name);
     doctor->request = (struct lock_request){
         .name = doctor->name,
         .key = doctor->key,

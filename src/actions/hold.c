@@ -87,7 +87,7 @@ static int hand_over(struct acquisition *lock, struct token_file *file)
     if (file->path != NULL && token_file_keep(file, &why) != LOCK_OK)
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE, why.text);
     if (lock->out->json)
-        lease_json_print(&lock->lease);
+        lease_json_print(&lock->lease, lock->out->scope);
     else if (file->path == NULL || lock->out->verbosity >= 0)
         puts(lock->token);
 
@@ -167,7 +167,7 @@ static bool cancel_with_target(struct attach *attach, int *status)
 static int print_lease(const struct attach *attach, const struct lease *lease)
 {
     if (attach->options->json)
-        lease_json_print(lease);
+        lease_json_print(lease, attach->options->scope);
     return flushed(attach->out, STATUS_OK);
 }
 

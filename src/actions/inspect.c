@@ -171,9 +171,9 @@ static bool list_one(void *data, const struct lock_state *state)
     struct list *list = data;
     const struct options *options = list->target->options;
     char name[LOCK_KEY_SIZE];
-    lock_name_of(name, sizeof name, state->key, options->prefix);
+    lock_name_of(name, sizeof name, state->key, options->key_start);
     if (options->json)
-        lock_state_json_print(state, name, list->target->backend->kind);
+        lock_state_json_print(state, name, options->scope, list->target->backend->kind);
     else
         list->short_of_memory = !list_table_add(&list->table, name, state, options->verbosity > 0);
     return !list->short_of_memory && ferror(stdout) == 0;
@@ -244,7 +244,7 @@ static NOT_INLINED void print_current(const struct target *target)
     const struct lease *lease = &target->lease;
     struct duration left = deadline_left(lease->deadline);
     bool ends = lease->deadline.boot_ns != 0; /* the end of a --lock-file is not known */
-    lock_name_of(name, sizeof name, lease->key, target->options->prefix);
+    lock_name_of(name, sizeof name, lease->key, target->options->key_start);
     if (!target->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), target->backend->kind);
         if (ends && left.ns <= 0)

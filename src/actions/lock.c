@@ -30,9 +30,10 @@ bool target_by_name(struct target *target, int *status)
     struct errmsg why = {""};
     enum lock_result result = LOCK_GONE;
     if (options->action == ACTION_LIST)
-        lock_key_make(target->key, options->prefix, "");
+        lock_key_make(target->key, options->key_start, "");
     else if (!lock_key_find(target->key, options, target->out, status))
         return false;
+    target->out->scope = options->scope;
     target->out->key = target->key;
     if (options->action != ACTION_LIST)
         result = backend_of_held(&target->backend, &target->under, options, target->key, &outer, -1,
@@ -64,7 +65,7 @@ void target_close(struct target *target)
     if (target->backend != NULL)
         target->backend->close(target->backend);
     options_under_free(&target->under);
-    target->out->key = NULL;
+    target->out->scope = target->out->key = NULL;
     free(target);
 }
 
@@ -127,7 +128,7 @@ static int show_status(const struct target *target)
     const struct options *options = target->options;
     const struct lock_state *state = &target->state;
     if (options->json)
-        lock_state_json_print(state, options->name, target->backend->kind);
+        lock_state_json_print(state, options->name, options->scope, target->backend->kind);
     else if (options->verbosity >= 0)
         lock_state_print(state, options->name, options->verbosity > 0);
     int status = flushed(target->out, state->locked ? STATUS_OK : FREE_STATUS);
@@ -430,8 +431,8 @@ static bool find_lease(struct target *target, int *status)
     if (!read_token(target, status) || !find_held(target, status))
         return false;
     if (options->name == NULL)
-        out->name =
-            lock_name_of(target->name, sizeof target->name, target->key, target->options->prefix);
+        out->name = lock_name_of(target->name, sizeof target->name, target->key,
+                                 target->options->key_start);
     out->key = target->key;
     target->lease = (struct lease){
         .name = out->name,

@@ -45,7 +45,7 @@ enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *opti
     struct secret secret;
     bool has_secret = options->hash == HASH_HMAC_SHA256;
     if (options->hash == HASH_NONE) {
-        lock_key_make(key, options->prefix, options->name);
+        lock_key_make(key, options->key_start, options->name);
         return LOCK_OK;
     }
 
@@ -54,7 +54,7 @@ enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *opti
         result = lock_name_digest(digest, options->name, has_secret ? &secret : NULL, why);
     secret_wipe(&secret);
     if (result == LOCK_OK)
-        lock_key_make(key, options->prefix, digest);
+        lock_key_make(key, options->key_start, digest);
     return result;
 }
 

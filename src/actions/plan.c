@@ -24,6 +24,7 @@ struct awaited_lock plan_awaited(const struct options *options)
     return (struct awaited_lock){
         .name = options->name,
         .slots = options->mode == MODE_SLOTS ? options->slots : 0,
+        .scope = if_told(options, OPT_SCOPE, options->scope),
         .prefix = if_told(options, OPT_PREFIX, options->prefix),
         .redis = if_told(options, OPT_REDIS, "..."), /* the URL may contain a password */
         .lock_dir = if_told(options, OPT_LOCK_DIR, options->lock_dir),

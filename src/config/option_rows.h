@@ -81,6 +81,8 @@ OPTION(HASH, "hash", 0, choice, AT(hash), NULL, "none|sha256|hmac-sha256", HELD,
        "hash NAME in the key (default: none; hmac-sha256 with a secret)")
 OPTION(SECRET_FILE, "secret-file", 0, path, AT(secret_file), NULL, "FILE", HELD, ON_ANY,
        "file with the secret of hmac-sha256, 16 bytes or more")
+OPTION(SCOPE, "scope", 0, scope, AT(scope), NULL, "TEXT", HELD, ON_ANY,
+       "put TEXT and a colon before NAME in the key; without it the lock is global")
 OPTION(PREFIX, "prefix", 0, prefix, AT(prefix), "dlock:", "TEXT", HELD, ON_ANY, "prefix of keys")
 
 /* Lock store */

@@ -3,6 +3,7 @@
 #define DLOCK_CONFIG_OPTIONS_H
 
 #include "lock/lease.h"
+#include "lock/lock_name.h"
 #include "util/clock.h"
 #include "util/errmsg.h"
 
@@ -184,7 +185,9 @@ struct options {
     bool all;                      /* of ACTION_LIST */
     const char *owner;             /* NULL: a fresh token, or the token of the action's lock */
     const char *owner_file;        /* NULL: none */
+    const char *scope;             /* NULL: none */
     const char *prefix;
+    char key_start[LOCK_NAME_MAX + 1]; /* the prefix, and the scope with its colon */
     enum name_hash hash;
     const char *secret_file;                       /* NULL: none */
     const char *cacert, *client_cert, *client_key; /* files of TLS; NULL: none */

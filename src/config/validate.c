@@ -114,8 +114,11 @@ static enum settings_result check_conflict_status(struct options *options, struc
     return SETTINGS_BAD_USAGE;
 }
 
-static enum settings_result check_rules(const struct options *options, struct errmsg *why)
+static enum settings_result check_rules(struct options *options, struct errmsg *why)
 {
+    const char *scope = options->scope != NULL ? options->scope : "";
+    int start = snprintf(options->key_start, sizeof options->key_start, "%s%s%s", options->prefix,
+                         scope, *scope != '\0' ? ":" : "");
     static const char no_name[] = "the lock's name is missing";
     bool by_token = options->action == ACTION_EXTEND || options->action == ACTION_RELEASE;
     bool owner_told = options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE;
@@ -137,6 +140,8 @@ static enum settings_result check_rules(const struct options *options, struct er
          "it must not be longer than the lease (--ttl)"},
         {options->once_per.ns > options->remember.ns, OPT_ONCE_PER,
          "the last success must be remembered that long (--remember)"},
+        {start >= (int)sizeof options->key_start, OPT_SCOPE,
+         "it is too long: prefix, scope and colon have at most 1024 bytes together"},
         {options->grace.ns >= options->ttl.ns, OPT_GRACE,
          "it must be shorter than the lease (--ttl)"},
     };

@@ -262,6 +262,11 @@ static bool owner(const struct value *value)
     return text(value) && token_valid(value->text, value->why);
 }
 
+static bool scope(const struct value *value)
+{
+    return text(value) && lock_name_valid(value->text, "the scope", value->why);
+}
+
 static bool prefix(const struct value *value)
 {
     return text(value) &&

@@ -344,13 +344,15 @@ void run_memory_json(struct json *json, const struct run_memory *memory)
 }
 
 /* The details of the one holder of an exclusive lock also appear at the top level. */
-void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend)
+void lock_state_json_print(const struct lock_state *state, const char *name, const char *scope,
+                           const char *backend)
 {
     static const struct lock_owner nobody = {.slot = -1};
     bool has_one = state->owner_count == 1 && state->mode == MODE_EXCLUSIVE;
     struct typical typical;
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
+    json_text(&json, "scope", scope);
     json_text(&json, "full_key", state->key);
     json_text(&json, "backend", backend);
     if (state->newer > 0)
@@ -377,10 +379,11 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
     json_line_end(&json);
 }
 
-void lease_json_print(const struct lease *lease)
+void lease_json_print(const struct lease *lease, const char *scope)
 {
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", lease->name);
+    json_text(&json, "scope", scope);
     json_text(&json, "full_key", lease->key);
     json_bool(&json, "acquired", true);
     json_text(&json, "owner", lease->token);

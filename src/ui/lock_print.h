@@ -9,7 +9,7 @@
 /* Enough for each of these texts. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
-/* The NAME that the key has after the prefix; the whole key if it does not begin with the prefix.
+/* The NAME that the key has after the prefix and scope; the whole key if it does not begin with the prefix.
  * Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
@@ -23,15 +23,16 @@ const char *lock_owner_format(const struct lock_owner *owner, const struct typic
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens);
 
 /* Prints the state as one line of JSON to stdout. */
-void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend);
+void lock_state_json_print(const struct lock_state *state, const char *name, const char *scope,
+                           const char *backend);
 
 /* The holders as an array of objects. */
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
 
-/* Prints the object of --acquire and --attach to stdout, in one line: key, full_key, acquired,
+/* Prints the object of --acquire and --attach to stdout, in one line: key, scope, full_key, acquired,
  * owner, fence, acquired_at, expires_at, mode, and slot if there is one. Unknown members (token "",
  * fence 0, times 0) are null. */
-void lease_json_print(const struct lease *lease);
+void lease_json_print(const struct lease *lease, const char *scope);
 
 /* "nightly: the last success ended today 03:14:11 +0100 on web3, 5h2m ago". */
 void run_within_print(const char *name, const struct run_memory *memory, bool within,

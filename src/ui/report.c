@@ -66,6 +66,7 @@ void fail_json(const struct messages *out, enum failure failure, const char *tex
     json_bool(&json, "retryable", failures[failure].retryable);
     json_begin(&json, "details", '{');
     json_text(&json, "key", out->name);
+    json_text(&json, "scope", out->scope);
     json_text(&json, "full_key", out->key);
     if (out->waited.ns >= 0)
         json_seconds(&json, "waited", out->waited.ns / NS_PER_MS);

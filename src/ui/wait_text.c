@@ -164,7 +164,10 @@ static void add_advice(struct wait_text *text, const struct awaited_lock *lock)
 {
     const struct {
         const char *name, *value;
-    } repeated[] = {{"prefix", lock->prefix}, {"redis", lock->redis}, {"lock-dir", lock->lock_dir}};
+    } repeated[] = {{"scope", lock->scope},
+                    {"prefix", lock->prefix},
+                    {"redis", lock->redis},
+                    {"lock-dir", lock->lock_dir}};
     char words[1024] = "", word[1024];
     size_t used = 0;
     for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {

@@ -40,8 +40,9 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 /* The lock that dlock waits for. */
 struct awaited_lock {
     const char *name;
-    int slots;                             /* of MODE_SLOTS; otherwise 0 */
-    const char *prefix, *redis, *lock_dir; /* as on the command line, to repeat them; or NULL */
+    int slots; /* of MODE_SLOTS; otherwise 0 */
+    const char *scope, *prefix, *redis,
+        *lock_dir; /* as on the command line, to repeat them; or NULL */
 };
 
 struct wait_text {

@@ -56,6 +56,7 @@ struct messages {
     bool syslog;          /* true if messages also go to syslog(3) */
     struct notify notify; /* the service manager */
     bool json;            /* failures are reported as JSON on stdout */
+    const char *scope;    /* of the lock; NULL: none */
     const char *key;      /* of the lock in its store; NULL: not known yet */
     const char **code;    /* where to store the code of a failure; NULL: nowhere */
     struct duration waited; /* time waited for the lock; negative: there was no wait */

@@ -155,8 +155,8 @@ begin, end = (datetime.datetime.fromisoformat(lease.pop(name).replace("Z", "+00:
 print(abs((end - begin).total_seconds() - 3600) < 3, lease.pop("fence") > 1000000, lease)
 print(again)
 P
-    equals "$output" "True True {'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': 'me', 'mode': 'exclusive'}
-{'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': None, 'fence': None, 'acquired_at': None, 'expires_at': None, 'mode': 'exclusive'}"
+    equals "$output" "True True {'key': 'job', 'scope': None, 'full_key': 'dlock:s:job', 'acquired': True, 'owner': 'me', 'mode': 'exclusive'}
+{'key': 'job', 'scope': None, 'full_key': 'dlock:s:job', 'acquired': True, 'owner': None, 'fence': None, 'acquired_at': None, 'expires_at': None, 'mode': 'exclusive'}"
     released s:job
 }
 

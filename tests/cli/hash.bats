@@ -78,7 +78,7 @@ secret() {
         dlock "$where" --acquire --owner=me -t 60s job >/dev/null
         fails_with 75 '' dlock "$where" -n job touch "$T/ran"
         run dlock "$where" --status --json job
-        [[ $output == '{"key":"job","full_key":"dlock:6b1db5025a8994007171b26e603ea4ed72816ef365fc75dccf1dcd734a0a0610"'* ]]
+        [[ $output == '{"key":"job","scope":null,"full_key":"dlock:6b1db5025a8994007171b26e603ea4ed72816ef365fc75dccf1dcd734a0a0610"'* ]]
         run dlock "$where" --hash=none -n job echo 'another lock'
         equals "$output" 'another lock'
         dlock "$where" --extend --owner=me -t 90s job

@@ -20,7 +20,7 @@ static inline void fuzz_print(const struct lock_state *state)
     fuzz_expect(nowhere != NULL);
     stdout = nowhere;
     lock_state_print(state, "job", true);
-    lock_state_json_print(state, "job", "redis");
+    lock_state_json_print(state, "job", NULL, "redis");
     fuzz_expect(list_table_add(&table, "job", state, true));
     table_fit(&table, 80, 0, widths);
     table_print(nowhere, &table, widths);

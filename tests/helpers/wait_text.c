@@ -46,6 +46,8 @@ int main(int argc, char **argv)
             until_ms = wall_now_ms() + atoll(value) * 1000;
         else if (strcmp(argv[i], "name") == 0)
             lock.name = value;
+        else if (strcmp(argv[i], "scope") == 0)
+            lock.scope = value;
         else if (strcmp(argv[i], "prefix") == 0)
             lock.prefix = value;
         else if (strcmp(argv[i], "why") == 0)

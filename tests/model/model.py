@@ -354,7 +354,7 @@ def swap_code(seen, _lock):
 
 def to_success(seen, lock):
     seen.status = 0
-    seen.documents = [{"key": lock.name, "full_key": lock.key, "acquired": True, "owner": "A", "fence": lock.last_fence + 1,
+    seen.documents = [{"key": lock.name, "scope": None, "full_key": lock.key, "acquired": True, "owner": "A", "fence": lock.last_fence + 1,
                        "mode": lock.mode, "slot": 0}]
 
 
@@ -943,7 +943,7 @@ class World:
 
     def compare(self, lock, state, span):
         wanted = {
-            "full_key": lock.key, "backend": self.store.name, "locked": bool(lock.leases), "mode": lock.mode,
+            "scope": None, "full_key": lock.key, "backend": self.store.name, "locked": bool(lock.leases), "mode": lock.mode,
             "slots": lock.slots if lock.mode == SLOTS else None, "last_fence": lock.last_fence, "last_owner": lock.last_owner,
             "owner": next(iter(lock.leases)) if lock.mode == EXCLUSIVE else None,
         }

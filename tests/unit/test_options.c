@@ -82,6 +82,7 @@ static const char *show(const struct options *options)
     add_duration("connect-timeout", options->connect_timeout, DURATION_S(3));
     add_text("owner", options->owner, NULL);
     add_text("owner-file", options->owner_file, NULL);
+    add_text("scope", options->scope, NULL);
     add_text("prefix", options->prefix, "dlock:");
     add_text("hash", hashes[options->hash], NULL);
     add_text("secret-file", options->secret_file, NULL);
@@ -206,6 +207,7 @@ TEST(test_values)
         {"--connect-timeout=1ms -r redis://h", " connect-timeout=1ms redis=redis://h"},
         {"--owner=a-b", " owner=a-b"},
         {"--prefix=", " prefix="},
+        {"--scope=a:b", " scope=a:b"},
         {"--hash=sha256", " hash=sha256"},
         {"--hash=none", ""},
         {"--secret-file=/f", " hash=hmac-sha256 secret-file=/f"},
@@ -465,6 +467,7 @@ TEST(test_wrong_values)
         {"--owner=", "--owner: it is 0 bytes long"},
         {"--owner=a%20b", "--owner: only printable ASCII"},
         {"--owner=dlock:shared", "--owner: this text marks a shared lock"},
+        {"--scope=", "--scope: the scope is empty"},
         {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
         {"--lock-file=/f --backend=redis", "--lock-file: it needs the file backend"},
         {"--lock-file=/f --slots=2", "--slots: a --lock-file stores no record of it"},
