@@ -1,5 +1,5 @@
-/* dlock, the command and its descendants are one process group on one terminal. The senders
- * of signals, and what dlock does:
+/* dlock, the command and its descendants are one process group on one terminal. Who sends signals,
+ * and what dlock does with them:
  *
  *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end), to the group -> the command has
  *       the signal already. If it has left the group (timeout, setsid), dlock passes it on.
@@ -7,28 +7,28 @@
  *       (exec dlock, ssh -t HOST dlock), dlock passes the signal on.
  *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU) -> dlock passes
  *       the signal on; without dlock it would have ended the command.
- *   a process, to dlock alone -> dlock passes the signal on. The process may have sent it to
- *       the whole group (kill %1 in a shell, systemd's KillMode=control-group). dlock cannot
- *       distinguish that, and the command then has the signal twice.
+ *   a process, to dlock alone -> dlock passes the signal on. The process may have sent it to the
+ *       whole group (kill %1 in a shell, systemd's KillMode=control-group). dlock cannot tell, and
+ *       the command then receives the signal twice.
  *   the command or a descendant, most often by kill(0) -> dlock does not pass the signal on.
  *       Otherwise a command whose TERM handler ends with `kill 0` would receive TERM for
  *       ever. dlock cannot recognize a sender that has already ended.
  *
- * If a signal ends the command, and dlock has received it from another sender, dlock dies of
- * that signal after it has released the lock. Otherwise a shell would go on with its loop
- * after Ctrl-C, and a stopped unit of systemd would have failed. dlock may read the end of
- * the command before the signal. But the kernel reports no end before it has sent a signal to
- * the whole group, so dlock reads signals once more after the end.
+ * If a signal ends the command, and dlock has received it from another sender, dlock dies of that
+ * signal after it has released the lock. Otherwise a shell would continue its loop after Ctrl-C,
+ * and systemd would report a unit that it has stopped as failed. dlock may read the end of the
+ * command before the signal. But the kernel sends a group's signal to every process of the group
+ * before it reports that one of them has ended, so dlock reads signals once more after the end.
  *
- * A job is stopped when its processes are. So dlock stops if the command has stopped and the
- * stop was for the whole group: Ctrl-Z, an editor that sends SIGTSTP to its group, a read
- * from the terminal in the background. If a command handles SIGTSTP and runs on, dlock goes
- * on watching it. dlock does not stop with a command that is stopped alone (SIGSTOP, a
- * debugger): the sender may continue the command alone, which would then run unwatched.
- * Orders in which a stop can happen:
+ * A shell regards a job as stopped only when all its processes are stopped. So dlock stops itself
+ * if the command has stopped and the stop was meant for the whole group: Ctrl-Z, an editor that
+ * sends SIGTSTP to its group, a read from the terminal in the background. If the command handles
+ * SIGTSTP and keeps running, dlock keeps watching it. dlock does not stop if only the command is
+ * stopped (SIGSTOP, a debugger): the sender may continue the command alone, and nothing would watch
+ * it. Orders in which a stop can happen:
  *
- *   1. SIGTSTP to both -> the command stops -> dlock stops. dlock may see the signal or the
- *      stop first; it does not follow a stop that is older than stop_window.
+ *   1. SIGTSTP to both -> the command stops -> dlock stops. dlock may see the signal or the stop
+ *      first. dlock does not follow a stop that is older than stop_window.
  *   2. The command is continued before dlock stops -> SIGCONT, which both receive, cancels
  *      the stop, and dlock reads /proc right before it stops.
  *   3. dlock is continued alone -> dlock continues the command.
@@ -178,9 +178,9 @@ static void notice_exec(struct child *child)
         fd_close(&child->exec_fd);
 }
 
-/* A process that a signal ends during exec closes its descriptors before it can be reaped: /proc
- * shows that it has executed nothing. The guard of --tree may have reaped the command, and be
- * about to report how it ended. */
+/* A process that is killed during exec closes its descriptors before it can be reaped, as if exec
+ * had succeeded; /proc shows that it has executed no program. The guard of --tree may have reaped
+ * the command already, and be about to report how it ended. */
 bool child_judge_start(const struct child *child, bool *started)
 {
     struct proc_stat stat;
@@ -206,14 +206,15 @@ static void own_child_changed(struct child *child, int status)
     if (!guarded) {
         note_change(child->page, status);
     } else if (ended && (WIFSIGNALED(status) || !atomic_load(&child->page->ended))) {
-        /* A guard that has ended reports nothing about the command, which is being killed. */
+        /* A guard that has ended can no longer report on the command, which the kernel is
+         * killing. */
         child->guard_lost = true;
         note_change(child->page, WIFEXITED(status) ? SIGKILL : status);
     }
 }
 
-/* The order of the checks counts: a command without a tracer that has just ended is reapable
- * at the last check. */
+/* The order of the checks matters: a command without a tracer that has just ended is reapable at
+ * the last check. */
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
@@ -265,11 +266,11 @@ void child_reap(struct child *child)
     read_page(child);
 }
 
-/* Descendants whose parents have ended are children of dlock, so without children dlock has
- * no descendants. The kernel reports that in one call, whereas a walk can miss a process that
- * changes its parent meanwhile. A walk is only needed if dlock has children from before the
- * command, if a debugger keeps a child from being reaped, or before dlock ends the guard,
- * which is its child too. */
+/* Descendants whose parents have ended are children of dlock, so without children dlock has no
+ * descendants. The kernel reports that in one call, whereas a walk can miss a process that changes
+ * its parent meanwhile. A walk is only needed if dlock has children from before the command, if a
+ * debugger keeps a child from being reaped, or while the guard still runs, because the guard is
+ * also a child of dlock. */
 struct tree_count child_left(struct child *child)
 {
     struct tree_count left = {.known = true};
@@ -358,7 +359,7 @@ static void pass_on(struct child *child, const struct signal_event *event)
 
     if (child->ended || (event->typed && terminal_has_told(child, event->number)))
         return;
-    /* fg has continued the command too; kill -CONT has continued dlock alone. */
+    /* `fg` has also continued the command; `kill -CONT` has continued dlock alone. */
     bool again = event->number == SIGCONT && child->resumed;
     if (again)
         child->resumed = false;
@@ -420,7 +421,7 @@ void child_stop_with_command(struct child *child)
         return;
     bool follow = was_for_the_group(child, number);
     if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
-        child->stopped_by = 0; /* dlock follows a stop once, or it is too late for that */
+        child->stopped_by = 0; /* already followed, or too late to follow */
     if (follow && is_stopped(child)) {
         child->resumed = true;
         signals_stop_here(number);

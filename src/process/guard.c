@@ -1,14 +1,14 @@
-/* dlock may die of what no process can catch: SIGKILL, the OOM killer, a crash. The kernel
- * then kills the command (PR_SET_PDEATHSIG), but not the command's descendants. A guard kills
- * those: a second process, which outlives dlock. The guard shares dlock's open lock file, so
- * a file lock stays held until the guard has ended.
+/* dlock may die of something that no process can catch: SIGKILL, the OOM killer, a crash. The
+ * kernel then kills the command (PR_SET_PDEATHSIG), but not the command's descendants. A guard,
+ * which is a second process that outlives dlock, kills those. The guard shares dlock's open lock
+ * file, so a file lock stays held until the guard has ended.
  *
- * With --tree the guard is the child of dlock, the parent of the command and the reaper of
- * the tree, and misses nothing:
+ * With --tree the guard is the child of dlock, the parent of the command and the reaper of the
+ * tree, and misses no process:
  *
  *   dlock is killed -> the socket ends, and the guard kills the tree.
- *   dlock is killed while it stops or kills the tree -> the same: dlock signals the processes
- *       below the guard, but not the guard, which a SIGSTOP would keep from its work.
+ *   dlock is killed while it stops or kills the tree -> the same: dlock signals the processes below
+ *       the guard, but not the guard, which could do nothing after a SIGSTOP.
  *   the guard is killed -> the kernel kills the command, whose descendants become dlock's,
  *       and dlock kills them (run/supervise.c).
  *   both are killed at once -> the kernel kills the command; its descendants live on.
@@ -21,17 +21,17 @@
  * process by one of two marks:
  *
  *   the guard has seen it below dlock: the guard looks from time to time, and remembers.
- *   its DLOCK_HELD begins with the command's, whose last line is this dlock's, and it is no
- *   older than dlock.
+ *   its DLOCK_HELD begins with the command's, whose last line names this dlock's lock, and the
+ *   process is no older than dlock.
  *
- * A process escapes if it has cleared its environment and was never seen, or if dlock is
- * killed before it has started the guard. The guard of --tree costs a run of `true` a third
- * of its time; this guard starts when the command has run for 30 ms (run/supervise.c), and
- * costs a short command nothing.
+ * A process escapes if it has cleared its environment and was never seen, or if dlock is killed
+ * before it has started the guard. The guard of --tree costs a run of `true` a third of its time;
+ * this guard starts only after the command has run for 30 ms (run/supervise.c), so it costs a short
+ * command nothing.
  *
  *   dlock is killed -> the kernel wakes the guard, which kills the processes until none is left.
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
- *   dlock is killed while it does that -> the guard kills the processes that dlock has stopped.
+ *   dlock is killed while it kills them -> the guard kills the processes that dlock has stopped.
  *   the command ends -> dlock kills the guard, releases the lock, and waits for the guard. A
  *       guard that outlived dlock would remain as a zombie in a container whose pid 1 does not
  *       reap.
@@ -111,8 +111,8 @@ void note_change(struct guard_page *page, int status)
     }
 }
 
-/* Sends dlock a byte, which means that the page has news. If the socket is full, dlock has a
- * byte to read already; if dlock is gone, the loop of the guard finds out. */
+/* Sends dlock a byte, which means that the page has changed. If the socket is full, dlock already
+ * has a byte to read; if dlock is gone, the guard's main loop notices. */
 static void tell(const struct guard *guard)
 {
     (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -145,7 +145,7 @@ static bool reap(struct guard *guard)
     return true;
 }
 
-/* Passes signals on: each int from dlock is the number of one. False if dlock is gone. */
+/* Passes signals on: each int from dlock is a signal's number. False if dlock is gone. */
 static bool pass_on(struct guard *guard)
 {
     struct drain drain = {0};
@@ -193,9 +193,10 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* Waits until the command's process has started, or the guard has ended. If the guard has ended,
- * nothing runs, and its exit status is the errno. The byte only wakes dlock; the page decides,
- * because the guard's last store is visible after its end. Returns 0 or the errno. */
+/* Waits until the command's process has started, or the guard has ended. If the guard has ended, no
+ * command runs, and the guard's exit status is the errno. The guard's byte only wakes dlock; the
+ * page decides, because what the guard wrote last stays visible after its end. Returns 0 or the
+ * errno. */
 static int wait_for_command(struct child *child)
 {
     struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};
@@ -211,7 +212,7 @@ static int wait_for_command(struct child *child)
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : ECHILD;
 }
 
-/* Forks a guard, which shares what is open now, except the descriptors reserved for a walk. */
+/* Forks a guard, which inherits all open descriptors except those reserved for a walk. */
 static pid_t fork_guard(const struct child *child, struct guard *guard)
 {
     *guard = (struct guard){.tree = TREE_OWN, .dlock = getpid(), .fd = -1, .page = child->page};
@@ -261,9 +262,9 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
     return getppid() == guard->dlock;
 }
 
-/* Adds the processes with the mark in their environment. This takes time, so kill_all() first
- * kills the processes that the guard has already seen. False if there is no /proc to find them in:
- * the guard would then never end, nor would a file lock. */
+/* Adds the processes with the mark in their environment. This takes time, so kill_all() first kills
+ * the processes that the guard has already seen. False if there is no /proc to search: otherwise
+ * the guard would never end, and would keep a file lock for ever. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

@@ -37,7 +37,7 @@ struct child {
     bool command_ended; /* with --tree, its descendants may be left */
     bool ended;         /* the command has ended; with --tree, all its descendants too */
     bool childless;     /* dlock had no child of any kind at the last child_reap() */
-    bool guard_lost;    /* the guard and so the command were killed; descendants may be left */
+    bool guard_lost;    /* the guard was killed, and the command with it; descendants may be left */
     int status;         /* of waitpid(2), once the command has ended */
     int exec_error;     /* the errno for which the command was not executed, otherwise 0 */
 
@@ -47,7 +47,7 @@ struct child {
     struct deadline stop_seen;  /* when dlock saw the command's last stop */
 };
 
-/* An exec_error that exec(3) does not give: the command's process does not see its parent,
+/* An exec_error that does not come from exec(3): the command's process does not see its parent,
  * because it is the first process of a new pid namespace (unshare -p without -f). */
 #define EXEC_UNSEEN ECHILD
 
@@ -68,9 +68,9 @@ bool child_guard_orphans(struct child *child, const char *held);
  * and reads the guard's news, within the limits of struct drain. Never waits. */
 void child_reap(struct child *child);
 
-/* False if it is still open whether exec succeeds. Otherwise *started is true if the command has
- * started, as child_reap() has noticed; false if a signal has ended the command by then, because
- * that may have been during exec. */
+/* False if exec has neither succeeded nor failed yet. Otherwise *started is true if child_reap()
+ * has noticed that the command started; false if a signal has already ended the command, because
+ * that may have happened during exec. */
 bool child_judge_start(const struct child *child, bool *started);
 
 /* Notices that the command has ended even if a debugger that traces it has yet to reap it. */
@@ -91,7 +91,8 @@ bool child_pass_signals_on(struct child *child);
  * continued. So the shell sees a stopped job, and fg continues it. */
 void child_stop_with_command(struct child *child);
 
-/* Ends the guard beside the command, without waiting for it: what is left now is meant to stay. */
+/* Ends the guard beside the command, without waiting for it: processes that are left now are meant
+ * to stay. */
 void child_dismiss_guard(const struct child *child);
 
 void child_close(struct child *child);
@@ -99,9 +100,9 @@ void child_close(struct child *child);
 /* Kills our child, but not its descendants, and reaps it. */
 void process_kill_child(pid_t pid);
 
-/* For a fresh fork. Gives the process a new session. Blocks every signal that can be blocked,
- * because terminals, systemd and CI runners signal all processes that they find. Changes to
- * the root directory, unless `keep_directory` is set because paths are relative. Closes all
+/* For a newly forked process. Gives the process a new session. Blocks every signal that can be
+ * blocked, because terminals, systemd and CI runners signal all processes that they find. Changes
+ * to the root directory, unless `keep_directory` is set because paths are relative. Closes all
  * descriptors that dlock was started with, except stderr.
  *
  * If stderr is a pipe that `target` does not have open, as in $(dlock --attach ... 2>&1), the

@@ -7,8 +7,9 @@
 #include <limits.h>
 #include <stdatomic.h>
 
-/* Much more than the command's process needs until exec. It is no multiple of a page's size, so
- * its used end and the used part of what follows are in one page: one page fault, not three. */
+/* Much more than the command's process needs until exec. The size is not a multiple of the page
+ * size, so the used end of the stack shares a page with the members after it: one page fault
+ * instead of three. */
 enum { SPAWN_STACK = 10 << 10 };
 
 /* The state of the command, in memory that dlock shares with the command's process and its
@@ -43,16 +44,16 @@ bool process_is_reapable(pid_t pid);
  * the guard still waits for. */
 void child_signal(const struct child *child, int number);
 
-/* Starts the guard of --tree, which starts the command; sets pid, command and guard_fd.
- * The guard closes exec_end, which exec of the command must close last. Returns 0 or an errno.
- * The guard ends when the command and every descendant of it have ended; if dlock ends first,
- * the guard kills them all. */
+/* Starts the guard of --tree, which starts the command; sets pid, command and guard_fd. The guard
+ * closes its copy of exec_end, because exec of the command must close the last one. Returns 0 or an
+ * errno. The guard ends when the command and every descendant of it have ended; if dlock ends
+ * first, the guard kills them all. */
 int tree_guard_start(struct child *child, int exec_end);
 
-/* Forks the guard beside the command. The guard shares what is open now, so a file lock stays
- * held until the guard ends. `held` is the command's DLOCK_HELD, not dlock's own, which may
- * name the lock of an outer dlock, whose other processes must live on. Returns the guard's
- * pid; -1 with errno set. */
+/* Forks the guard beside the command. The guard inherits all open files, so a file lock stays held
+ * until the guard ends. `held` is the command's DLOCK_HELD. dlock's own would not do: it may name
+ * the lock of an outer dlock, whose other processes must stay alive. Returns the guard's pid; -1
+ * with errno set. */
 pid_t orphan_guard_start(const struct child *child, const char *held);
 
 #endif

@@ -259,8 +259,8 @@ static int64_t namespace_number(const char *path)
     return number != NULL ? strtoll(number + 1, NULL, 10) : 0;
 }
 
-/* Source: time_namespaces(7). timens_offsets describes the namespace that children will be
- * in. A process that has made one may itself be in the first namespace until it forks or
+/* Source: time_namespaces(7). timens_offsets describes the namespace that children will be in. A
+ * process that has created a time namespace may itself stay in the first one until it forks or
  * executes a program. */
 static int64_t read_boot_offset(void)
 {

@@ -45,7 +45,7 @@ enum process_life proc_life(struct process_id id);
  * another pid namespace. */
 bool proc_is_ours(void);
 
-/* An iteration over a process, which `next` names at first, and its ancestors. */
+/* An iteration over a process and its ancestors. It starts with the process `next`. */
 struct proc_ancestry {
     pid_t next;
     int count;

@@ -162,7 +162,7 @@ int signals_die_by(int number)
 {
     sigset_t set;
 
-    /* No core file for a program that did what it should. */
+    /* dlock has worked correctly, so it must not leave a core file. */
     if (prctl(PR_SET_DUMPABLE, 0) != 0)
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     signal(number, SIG_DFL);

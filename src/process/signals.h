@@ -22,9 +22,9 @@ struct signal_event {
     pid_t sender; /* 0: the kernel (alarm(2), a limit), or a process in another pid namespace */
 };
 
-/* Blocks the signals that would end dlock, except ignored ones and those of a
- * fault, and opens the descriptor for them. SIGPIPE and SIGXFSZ are blocked for
- * good: the write fails instead. False with *why set. */
+/* Blocks the signals that would end dlock, except ignored ones and those of a fault, and opens the
+ * descriptor for them. SIGPIPE and SIGXFSZ stay blocked: a write fails instead. False with *why
+ * set. */
 bool signals_open(struct signals *signals, struct errmsg *why);
 
 /* From now on a command runs: dlock also receives SIGCHLD and the signals that it passes
@@ -43,9 +43,9 @@ bool signals_next(const struct signals *signals, struct signal_event *event);
  * first signal that ends dlock if no command runs, 0 if there is none. */
 int signals_ended_by(const struct signals *signals);
 
-/* Call this before signals_restore() if this process goes on: discards the pending SIGPIPE
- * and SIGXFSZ of our own writes, which would end the process. A signal that our caller had
- * blocked stays pending, because it may be the caller's own. */
+/* Call this before signals_restore() if this process keeps running: discards the pending SIGPIPE
+ * and SIGXFSZ of our own writes, which would end the process. A signal that our caller had blocked
+ * stays pending, because it may be the caller's own. */
 void signals_forget_writes(const struct signals *signals);
 
 /* Restores the mask and dispositions that dlock was started with, for exec(3).

@@ -1,18 +1,18 @@
 /* Starts the command's process, and leaves its session for a daemon.
  *
- * A virus scanner's fanotify hold or a hanging file system can keep the process in exec(3) for
- * any time. dlock goes on meanwhile, so that the deadline and signals end the process before a
- * command runs. Until exec the process shares dlock's memory, because copying the page tables
- * takes a tenth of the whole run of a short command. (vfork(2) shares it too, but suspends
+ * A virus scanner (fanotify) or a file system that hangs can keep the process in exec(3) for any
+ * length of time. dlock does not wait for exec, so the deadline and signals can end the process
+ * before the command runs. Until exec the process shares dlock's memory, because copying the page
+ * tables takes a tenth of the whole run of a short command. (vfork(2) shares it too, but suspends
  * dlock.) Who owns what of that memory until exec has ended:
  *
  *   the process   its stack, and page->exec_errno. It writes nothing else.
  *   dlock         the rest. It does not change what the process reads: the plan, PATH.
  *                 errno is dlock's as well, so the process makes calls that can fail by raw().
  *
- * Only the process has the writing end of a pipe, and exec closes it. So the pipe ends when
- * exec has succeeded, or when the process has ended in any way; child->exec_fd is its reading
- * end, and dlock closes that then. Orders of events:
+ * Only the process has the write end of a pipe, and exec closes that end. So the pipe ends when
+ * exec has succeeded, or when the process has ended in any way. child->exec_fd is the read end,
+ * which dlock closes once the pipe has ended. Orders of events:
  *
  *   exec succeeds -> the pipe ends -> dlock reports the start (READY=1).
  *   exec succeeds, and the command ends before dlock looks -> dlock reports the start, then
@@ -26,12 +26,12 @@
  *   a signal ends the process before dlock has seen the end of exec -> dlock reports no start:
  *       the command has hardly run, if at all.
  *   dlock is killed during exec -> the kernel kills the process.
- *   dlock is killed before the process has asked for that -> the process sees another parent,
- *       and exits. The process does not see a parent outside of its pid namespace at all.
+ *   dlock is killed before the process has requested this signal -> the process sees another
+ *       parent, and exits. The process does not see a parent outside of its pid namespace at all.
  *   the guard of --tree has started the process -> the same orders, and dlock has the pipe; the
  *       kernel kills the process if the guard is killed.
- *   the kernel does not end the killed process, which hangs -> dlock gives up as for a command.
- *       The process never returns to its stack, so dlock may unmap that. */
+ *   the kernel does not end the killed process, which hangs -> dlock gives up as for a command. The
+ *       process never returns to its stack, so dlock may unmap the stack. */
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
@@ -90,8 +90,8 @@ static int raw_execve(const char *path, const char *const *argv, char *const *en
                      (long)(intptr_t)environment);
 }
 
-/* Only returns if the file could not be executed, with the errno. As execvpe(3) does, has the
- * shell execute a script that names no interpreter. */
+/* Returns, with the errno, only if the file could not be executed. Like execvpe(3), lets the shell
+ * execute a script that names no interpreter. */
 static int execute_file(const char *path, struct guard_page *page)
 {
     const char *const *argv = page->plan->argv;
@@ -114,7 +114,7 @@ static bool may_be_elsewhere(int error)
 }
 
 /* Tries the folders of PATH in turn, as execvpe(3) does; an empty one is the current folder.
- * Only returns if the command could not be executed, with the errno. */
+ * Returns, with the errno, only if the command could not be executed. */
 static int execute(struct guard_page *page)
 {
     const char *name = page->plan->argv[0];
@@ -200,7 +200,7 @@ void process_kill_child(pid_t pid)
 
 enum { FDS_MOST = 4096 }; /* how many to check if /proc does not list them */
 
-/* All that dlock opens is close-on-exec, so dlock has any other descriptor from its caller. */
+/* Everything that dlock opens is close-on-exec, so any other descriptor comes from its caller. */
 static void close_if_inherited(int fd)
 {
     int flags = fd > STDERR_FILENO ? fcntl(fd, F_GETFD) : -1;

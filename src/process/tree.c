@@ -1,12 +1,12 @@
 /* The order of the signals.
  *
  * A stop signal goes to parents before their children. If a child ended before the signal had
- * reached its shell, the shell would start its next command, and the lock would be gone by
- * then. So the signal is pending with the parent first: a shell without a trap dies of it,
- * and a shell with a trap runs the trap. All processes are found and pinned before the first
- * is signalled, because a process that ends leaves its children to another parent. Of two
- * siblings, the younger is signalled first: in a pipeline it reads what the older one writes,
- * and would take the older one's end for the end of the data.
+ * reached its shell, the shell would start its next command, which might outlive the lock. So the
+ * parent gets the signal first: a shell without a trap dies of it, and a shell with a trap runs the
+ * trap. All processes are found and pinned before the first is signalled, because a process that
+ * ends leaves its children to another parent. Of two siblings, the younger is signalled first: in a
+ * pipeline it reads what the older one writes, and would mistake the end of the older one for the
+ * end of the data.
  *
  * A kill first freezes the processes, parents before their children, so that none can fork
  * any more, and then ends them in the same order. A stop signal does not freeze them first:
@@ -34,7 +34,7 @@ enum {
     LEFT_MOST = 10,    /* walks that look for what is left */
 };
 
-/* How long walks that search a tree may go on starting; the last one may end later. */
+/* Walks that search a tree start only within this time; the last one may end later. */
 static const struct duration find_limit = {10 * NS_PER_MS};
 
 /* One process of another process's tree. */

@@ -4,9 +4,9 @@
  * whose parent has ended becomes its child. Descendants of another process are reparented
  * elsewhere: the tree remembers each member that was seen, by its pid and start time.
  *
- * Apart from threads of the tree itself, nothing is wrongly taken for a descendant: a walk
- * pins each pid by a pidfd(2) before it reads the parent or the start time, so a signal never
- * reaches a later process with the same pid. */
+ * Apart from threads of the tree itself, nothing is ever mistaken for a descendant: a walk pins
+ * each pid by a pidfd(2) before it reads the parent or the start time, so a signal never reaches a
+ * later process with the same pid. */
 #ifndef DLOCK_PROCESS_TREE_H
 #define DLOCK_PROCESS_TREE_H
 
