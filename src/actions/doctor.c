@@ -21,7 +21,7 @@ static const struct duration trial_ttl = {30 * NS_PER_S};
 struct doctor {
     const struct options *options;
     struct findings findings;
-    struct bound bound; /* for the whole action; each call has a limit of its own besides */
+    struct bound bound; /* for the whole action; each call also has a limit of its own */
     /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];

@@ -142,8 +142,8 @@ static int status_of_one(const struct options *options, struct messages *out)
     return act(options, out, target_by_name, target_look, show_status);
 }
 
-/* A failure means that nobody knows whether all locks are held: it counts more than a free lock,
- * and the first failure counts most. */
+/* After a failure it is unknown whether all locks are held, so a failure outweighs a free lock. Of
+ * several failures, the first one counts. */
 static int status_of_both(int first, int second)
 {
     return second == STATUS_OK || first > FREE_STATUS ? first : second;
@@ -316,7 +316,7 @@ static bool names_owner(const struct target *target)
 
 /* The innermost lock, or the innermost one with the given name and token; NULL: none. An attached
  * lock that has ended comes after the other locks attached to its process, and before all locks
- * around them: a second --release does not mean those. */
+ * around them: a second --release is not meant for those. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
@@ -449,8 +449,8 @@ static bool find_lease(struct target *target, int *status)
     return true;
 }
 
-/* Reads from the store what is not known of the lock: the token, unless it was given, the TTL of
- * the take, the fence, and what is left of --hold-at-least. */
+/* Reads from the store what is not yet known about the lock: the token, unless it was given, the
+ * TTL of the take, the fence, and what is left of --hold-at-least. */
 static enum lock_result look_up(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;

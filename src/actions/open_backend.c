@@ -164,7 +164,7 @@ static enum lock_result open_file(struct backend **backend, const struct options
 }
 
 /* Warns that the store is a file because no Redis is configured. Warns even with -q, because hosts
- * that are meant to exclude each other do not. */
+ * that should exclude each other then do not. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     struct lock_dir dir;

@@ -112,9 +112,9 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
     return end;
 }
 
-/* Says once which TTL would have been enough, if the run used more than 80 % of its own. The
- * history says whether that was said: if an earlier run of the last 36 hours used as much, dlock is
- * silent, so that cron does not mail this every night. */
+/* Advises once which TTL would have been enough, if the run used more than 80 % of its own. The
+ * history shows whether dlock has already done so: if an earlier run of the last 36 hours used as
+ * much, dlock is silent, so that cron does not mail this every night. */
 static NOT_INLINED void advise_ttl(struct run *run)
 {
     static const int64_t silent_ms = INT64_C(36) * 60 * 60 * 1000;
@@ -147,9 +147,9 @@ static NOT_INLINED void advise_ttl(struct run *run)
                    duration_format(lease->ttl, ttl, sizeof ttl), advice);
 }
 
-/* The release (compare-and-delete) is the last look at the lock. If the lock is not ours by then,
- * and its lease has not just ended, the lock was lost before the command ended, or at least
- * dlock cannot rule that out. */
+/* The release (compare-and-delete) is the last check of the lock. If the lock is not ours by then,
+ * and its lease has not just ended, the lock was lost before the command ended, or at least dlock
+ * cannot rule that out. */
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};

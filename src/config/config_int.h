@@ -25,7 +25,7 @@ bool option_apply(struct options *options, enum option_id id, const char *text, 
 /* True if its value is the path of a file or a directory, other than --report. */
 bool option_is_path(enum option_id id);
 
-/* True if the store word of DLOCK_HELD decides this setting, even by leaving it out. */
+/* True if the store word of DLOCK_HELD decides this setting, even if the word omits it. */
 bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
@@ -97,9 +97,9 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
 
 /* Adds the settings of CONFIG_SYSTEM_FILE, of the files of CONFIG_SYSTEM_GLOB by their names, of
  * $XDG_CONFIG_HOME/dlock/dlock.conf (or ~/.config) and of the DLOCK_* variables, from the weakest
- * to the strongest. Of the [lock GLOB] sections, only those count that match the lock's name. A
- * missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that replaces
- * all others, and must exist. */
+ * to the strongest. Only the [lock GLOB] sections that match the lock's name count. A missing file
+ * adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that replaces all others,
+ * and must exist. */
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);
 

@@ -208,9 +208,9 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
-/* Returns who must not be able to write to a file or directory, but can; NULL: nobody. Everyone who
- * can decides where locks are, and where reports go. Our own group may write, because on many hosts
- * each user has a group without other members. */
+/* Returns who can write to a file or directory, but must not be able to; NULL: nobody. Anyone who
+ * can write there decides where locks are and where reports go. Our own group may write, because on
+ * many hosts each user has a group without other members. */
 static const char *written_by_others(const struct stat *status)
 {
     if ((status->st_mode & S_IWOTH) != 0)
@@ -296,7 +296,7 @@ static int cannot_list(const char *path, int error)
     return error != ENOENT; /* 0: glob(3) goes on */
 }
 
-/* Everyone who can write to the directory can add a file. */
+/* Anyone who can write to the directory can add a file. */
 static enum settings_result check_directory(const char *directory, struct errmsg *why)
 {
     struct stat status;
@@ -328,7 +328,7 @@ static enum settings_result read_directory(struct reading *reading)
     return result;
 }
 
-/* All files of the system count as one. */
+/* All system-wide files count as one. */
 static enum settings_result read_system(struct reading *reading)
 {
     enum settings_result result =

@@ -228,7 +228,7 @@ static bool within(const char *a, const char *b, int edits)
            (both && a[0] == b[1] && a[1] == b[0] && within(a + 2, b + 2, edits - 1));
 }
 
-/* An abbreviation is nearest. Next come names of which at most one letter in four differs, then
+/* An abbreviation is nearest. Next come names in which at most one letter in four differs, then
  * names that another word follows, as in redis-url. */
 static int distance(const char *word, const char *name)
 {

@@ -215,7 +215,7 @@ struct options {
 
 /* Reads command line, environment and configuration files into *options (precedence in this order).
  * Checks each value, and that they agree. On failure *why names the setting and its source, and
- * says what is right. options_free() in every case. */
+ * says what would be valid. options_free() in every case. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why);
 void options_free(struct options *options);

@@ -6,8 +6,8 @@
 
 /* --- values ------------------------------------------------------------- */
 
-/* Refuses relative paths in files and variables, which apply in many directories: the path would be
- * another lock in each. */
+/* Refuses relative paths in files and variables. These apply in many directories, and in each the
+ * path would name another lock. */
 static bool is_one_place(const struct setting *setting, struct errmsg *why)
 {
     bool is_place = setting->id == OPT_LOCK_DIR || setting->id == OPT_LOCK_FILE;

@@ -110,8 +110,7 @@ static unsigned when_of(const struct options *options, enum option_id chosen_by)
            (options->heartbeat ? ON_HEARTBEAT : 0);
 }
 
-/* Why an option has no effect that none of these circumstances makes useful. NULL: because of the
- * store. */
+/* Why an option has no effect if none of these circumstances holds. NULL: because of the store. */
 static const char *reason(unsigned wanted)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Finds errors that only a combination of options makes. */
+/* Finds errors that arise only from a combination of options. */
 #include "config/config_int.h"
 #include "lock/lock_name.h"
 #include "util/exit_status.h"
@@ -95,8 +95,8 @@ static bool passes_over_secret(const struct options *options)
            secret != ORIGIN_FILE;
 }
 
-/* For these actions 0 means that the lock is held, or free, and a script would go on. A 0 in a file
- * is meant for commands that should not run. */
+/* For these actions 0 means that the lock is held (or free), so a script would continue. A 0 in a
+ * file is meant for commands that should not run. */
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||

@@ -19,7 +19,7 @@ struct value {
     struct errmsg *why;
 };
 
-/* Returns false, the value that a reader must return. */
+/* Returns false, so that a reader can return the result. */
 __attribute__((format(printf, 2, 3))) static bool refuse(const struct value *value,
                                                          const char *format, ...)
 {

@@ -1,5 +1,5 @@
-/* Checks a server that keeps locks by INFO and CONFIG GET. Providers rename CONFIG, and an ACL may
- * allow neither, so an unknown value is no failure. */
+/* Uses INFO and CONFIG GET to check a server that keeps locks. Providers rename CONFIG, and an ACL
+ * may allow neither, so an unknown value is not a failure. */
 #include "doctor/doctor_int.h"
 
 #include "util/text.h"

@@ -77,8 +77,8 @@ static bool check_names(struct server *server)
 
 /* --- which server -------------------------------------------------------- */
 
-/* A Sentinel that does not answer is a warning, because the others do; two that know different
- * masters lead to two holders. */
+/* A Sentinel that does not answer is only a warning, because others answer. Two Sentinels that name
+ * different masters are a failure, because they lead to two holders. */
 static bool check_sentinels(struct server *server)
 {
     const struct redis_url *url = server->url;

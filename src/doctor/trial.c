@@ -1,4 +1,4 @@
-/* Tries out the life of a lock: a holder and a waiter want the same one. */
+/* Tries out the life of a lock: a holder and a waiter compete for the same one. */
 #include "doctor/doctor_int.h"
 
 #include "lock/lock_name.h"

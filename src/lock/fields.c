@@ -139,7 +139,8 @@ static void clear(const struct field *field, void *at)
         set_number(field, at, field->none);
 }
 
-/* Other programs may have written the value: times are cut so that sums of two do not overflow. */
+/* Other programs may have written the value, so times are limited: the sum of two must not
+ * overflow. */
 static bool parse_number(const struct field *field, void *at, const char *value)
 {
     const int64_t century_ms = DURATION_FOREVER.ns / NS_PER_MS;
@@ -259,8 +260,8 @@ static const struct field *named(const struct fields *fields, const char *name, 
     return NULL;
 }
 
-/* Reads an encoded value of `length` bytes. Unlike field_set() this cuts no text: a token or key
- * that is cut would be a different one. */
+/* Reads an encoded value of `length` bytes. Unlike field_set(), this never truncates a text: a
+ * truncated token or key would be a different one. */
 static bool read_value(const struct field *field, void *object, const char *value, size_t length)
 {
     char text[FIELD_TEXT_SIZE];

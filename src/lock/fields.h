@@ -67,21 +67,21 @@ extern const struct fields pause_fields;  /* struct pause */
 extern const struct fields run_fields;    /* struct run_record */
 extern const struct fields past_fields;   /* struct past_run */
 
-/* Sets each field to its none, or to "". */
+/* Resets each field: to its `none`, or to "". */
 void fields_clear(const struct fields *fields, void *object);
 
 /* Sets one field from its value; "" resets the field. False: the value is not valid for the field,
  * whose contents are then undefined. A text that is too long is truncated. */
 bool field_set(const struct field *field, void *object, const char *value);
 
-/* Appends lines to the text, of whose `size` bytes `used` are in use. Returns how many are in use
- * then, as snprintf(3) counts them. */
+/* Appends lines to the text, which has room for `size` bytes, of which `used` are in use. Returns
+ * how many are in use afterwards; like snprintf(3), counts what did not fit. */
 size_t fields_write(const struct fields *fields, const void *object, char *text, size_t used,
                     size_t size);
 
 /* Reads lines up to the end of the text, or to a line "end". If a name occurs twice, the last line
- * counts. Fields that are not in the text are none. False: the text is not made of whole lines, or
- * a value cannot be read. */
+ * counts. Fields that are not in the text get their `none`. False: the text is not made of whole
+ * lines, or a value cannot be read. */
 bool fields_read(const struct fields *fields, void *object, const char *text);
 
 /* Writes a row; returns its length, as snprintf(3) does. */

@@ -2,9 +2,9 @@
  * and of holders that share a lock, lock files, and the table beside them.
  *
  * A dlock reads all formats up to its own. When it acquires a free lock, it writes in its own
- * format; older waiters are refused from then on. While the lock is held, what other processes
- * write about the holder keeps the format found. The entry of a waiter has the waiter's format.
- * A dlock neither interprets nor changes a newer format: it refuses the lock.
+ * format; older waiters are refused from then on. While the lock is held, other processes that
+ * write about the holder keep the format that they find. The entry of a waiter has the waiter's
+ * format. A dlock neither interprets nor changes a newer format: it refuses the lock.
  *
  * The number rises if an older dlock would misread or damage what a newer one writes. A field that
  * an older dlock may ignore needs no new number: all stores skip unknown fields, and keep the

@@ -16,17 +16,17 @@ struct history {
     size_t count;
 };
 
-/* Adds a run that has ended, with the TTL of its lease (0: unknown), to the text of a history. The
- * oldest rows give way. */
+/* Adds a run that has ended, with the TTL of its lease (0: unknown), to the text of a history.
+ * Drops the oldest rows if there is no room. */
 void history_add(char text[HISTORY_SIZE], const struct run_record *run, int64_t ttl_ms);
 
 /* Reads the text. Others may have written it: rows that cannot be read, and those beyond
  * HISTORY_MOST, are left out. */
 void history_read(struct history *history, const char *text);
 
-/* How long the successes took whose length is known. Quarters and p90 are by nearest rank: p90 is
- * the shortest length that at least 90 % of them did not exceed. The median of an even number is
- * the mean of the two in the middle. */
+/* How long the successful runs took, as far as their length is known. Quarters and p90 are by
+ * nearest rank: p90 is the shortest length that at least 90 % of them did not exceed. The median of
+ * an even number is the mean of the two in the middle. */
 void history_typical(const struct history *history, struct typical *typical);
 
 /* The same for the text of a history. */
@@ -44,10 +44,10 @@ struct estimate {
 /* Below this number of successes there is no estimate. */
 enum { ESTIMATE_LEAST = 5 };
 
-/* Estimates a run that began at since_ms and goes on at now_ms (wall clock; since_ms 0: unknown).
- * It is expected to last as long as the median or, once it has lasted longer, as p90. `ahead` is
- * the number of waiters in front. Each of them is expected to hold the lock alone for a median; -1:
- * unknown, or some will share it. */
+/* Estimates a run that began at since_ms and is still running at now_ms (wall clock; since_ms 0:
+ * unknown). The run is expected to last as long as the median or, once it has lasted longer than
+ * that, as long as p90. `ahead` is the number of waiters in front. Each of them is expected to hold
+ * the lock alone for a median; -1: unknown, or some will share it. */
 struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
                                  int ahead);
 

@@ -47,7 +47,7 @@ enum refusal {
     REFUSED_DONE,   /* by once_per; since_wall_ms and host are those of the successful run */
 };
 
-/* The holder of a lock, for people to read and for records. All of it is foreign text if it comes
+/* The holder of a lock, for people to read and for records. All text in it is foreign if it comes
  * from a server or a file. */
 struct holder {
     bool known;    /* false: another client's lock, with no details */
@@ -125,14 +125,14 @@ struct lease {
     struct run_end end;       /* how its run ended: remembered at the release */
 };
 
-/* By how much a lease is shortened at its end, because two clocks never run alike: 1 % of the TTL,
- * at least 2 ms, at most 1 s. (Compare Redlock's validity time: redis.io, "Distributed Locks with
- * Redis".) */
+/* By how much a lease is shortened at its end, because no two clocks run at the same rate: 1 % of
+ * the TTL, at least 2 ms, at most 1 s. (Compare Redlock's validity time: redis.io, "Distributed
+ * Locks with Redis".) */
 struct duration lease_drift(struct duration ttl);
 
 /* Starts the lease of a lock that was just acquired. The lease counts from `before`, the moment
- * before the take was sent. Its hold and its run count from now, because the request may have been
- * under way for long. */
+ * before the take was sent. Its hold and its run count from now, because the request may have taken
+ * a long time. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
 
@@ -167,7 +167,8 @@ void lease_extend(struct lease *lease, struct deadline before, struct duration l
 /* Lets the lease end no later than `end`. */
 void lease_cut(struct lease *lease, struct deadline end);
 
-/* When a holder's lease and the lock's pause will just have ended; DEADLINE_NEVER: unknown. */
+/* The first moment at which the holder's lease and the lock's pause are both over; DEADLINE_NEVER:
+ * unknown. */
 struct deadline holder_end(const struct holder *holder);
 
 /* Fills in host, boot id, pid and its start time, user and command name (NULL: the process's name).
@@ -180,8 +181,8 @@ void holder_fill_place(struct holder *holder);
 /* True if the holder's pid means the same to us as to the holder: both are of one boot and one pid
  * namespace. Containers share the boot, dlock is pid 1 in many, and two processes that start within
  * 10 ms have the same start time. False if boot or namespace is unknown, in the record or on this
- * host. A process that wrongly sees another one in the holder waits; a process that wrongly sees
- * itself in the holder runs without the lock. */
+ * host. A process that wrongly takes the holder for another process merely waits. A process that
+ * wrongly takes the holder for itself runs without the lock. */
 bool holder_is_near(const struct holder *holder, const struct holder *self);
 
 /* Whether the holder's process is alive. */

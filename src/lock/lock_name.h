@@ -28,8 +28,8 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
 /* The name of the lock's file: the key percent-encoded, plus ".lock". If that is too long for a
- * file name, the name is a readable head of it and a digest that makes the name unique (an RFC 4122
- * version 5 UUID of the key). */
+ * file name, the name is the readable beginning of the key and a digest that makes the name unique
+ * (an RFC 4122 version 5 UUID of the key). */
 #define LOCK_FILE_NAME_SIZE 256
 void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key);
 

@@ -76,8 +76,8 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
 
-/* For lists, in which a lock that cannot be used or has a newer format is a state like any other:
- * turns the failure of its look into LOCK_OK. */
+/* For lists, which also show locks that cannot be used or have a newer format: turns the failure of
+ * a look at such a lock into LOCK_OK. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 

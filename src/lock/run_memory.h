@@ -57,7 +57,7 @@ struct typical {
 
 struct run_memory {
     struct run_record last, success; /* RUN_NONE: none is known */
-    int64_t failures;                /* consecutive; RUN_ENDED neither counts nor ends the row */
+    int64_t failures;                /* consecutive; RUN_ENDED neither counts nor ends the series */
     int64_t runs, skipped;           /* since the last success */
     int64_t needed_until_ms; /* wall clock: until then once_per needs the success; files only */
     char history[HISTORY_SIZE];
@@ -68,7 +68,7 @@ bool run_is_success(const struct run_end *end);
 
 /* Adds a run that has ended; it becomes the last run. Of two successful runs that share the lock,
  * the one that began last stays the last success, even if it ended first. The other one only ends a
- * row of failures. */
+ * series of failures. */
 void run_memory_add(struct run_memory *memory, const struct run_record *run);
 
 /* For --once-per: true if the last success began less than `within` ago by the wall clock. A time

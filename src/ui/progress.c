@@ -81,13 +81,13 @@ void tty_line_clear(struct tty_line *line)
 
 /* --- the wait -------------------------------------------------------------- */
 
-/* dlock shows no shorter wait: on a terminal it would only flicker; the second limit is for CI
- * logs. */
+/* Shorter waits are not shown: on a terminal the line would only flicker. The second limit is for
+ * CI logs. */
 static const struct duration shown_after = {300 * NS_PER_MS};
 static const struct duration logged_after = {NS_PER_S};
 
-/* The time between two drawings of the live line if only the time has changed, and the least time
- * in any case. */
+/* How often the live line is redrawn if only the time has changed, and the shortest interval in any
+ * case. */
 static const struct duration line_interval = {NS_PER_S};
 static const struct duration line_least = {NS_PER_S / 4};
 
@@ -96,7 +96,7 @@ static const struct duration lines_interval = {60 * NS_PER_S};
 static const struct duration status_interval = {2 * NS_PER_S};
 
 /* Two answers of the store may report ends of the same lease that differ by this much, because one
- * answer was longer on its way. */
+ * answer took longer to arrive. */
 enum { SAME_END_MS = 1000 };
 
 static enum progress_kind choose_kind(const struct messages *out)

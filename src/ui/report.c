@@ -172,8 +172,8 @@ static void print_run(FILE *to, const struct report *report)
     json_line_end(&json);
 }
 
-/* Returns the line, which the caller frees, or NULL. A stream may fail to report that it got no
- * memory for its end, so this checks for the newline. */
+/* Returns the line, which the caller frees, or NULL. A stream may fail to report that it ran out of
+ * memory for its last bytes, so this checks for the newline. */
 static char *format_run(const struct report *report, size_t *length)
 {
     char *line = NULL;

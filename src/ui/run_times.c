@@ -172,7 +172,7 @@ static bool add_run(struct table *table, const struct past_run *run, int bar_col
            table_add(table, bar);
 }
 
-/* The bars fill what the other columns leave of the line, so the first of two rounds has none. */
+/* The bars fill the space that the other columns leave, so the first of two rounds draws none. */
 static bool print_runs(FILE *to, const struct history *history, int columns)
 {
     enum { HOST = 1, BAR = 4 };

@@ -74,7 +74,7 @@ static bool open_socket(struct notify *notify, int type)
     return notify->fd >= 0;
 }
 
-/* As in sd_notify(3): if no type is named, those are passed over of which the hypervisor has none. */
+/* As in sd_notify(3): if no type is named, skips the types that the hypervisor does not support. */
 static void open_vsock(struct notify *notify, const char *name)
 {
     int type = vsock_address(notify, name);
@@ -194,8 +194,8 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
  * than the grace of all but the shortest leases, because the end of a lease does not wait. */
 static const struct duration patience = {20 * NS_PER_MS};
 
-/* Writes with splice(2), which does not wait. To open the pipe again without waiting would fail for
- * another user's pipe. */
+/* Writes with splice(2), which does not wait. Opening the pipe again in non-blocking mode would
+ * fail for another user's pipe. */
 static ssize_t write_to_pipe(const char *bytes, size_t length)
 {
     int ends[2];

@@ -71,7 +71,7 @@ enum message_kind {
     MESSAGE_NOTICE,   /* an event that is worth a line but is not a fault: not with -q */
     MESSAGE_CONFLICT, /* the lock could not be acquired at once: only with -v, on a terminal or in
                        * CI, because a crontab on thirty hosts must not send twenty-nine mails */
-    MESSAGE_VERBOSE,  /* the story of a run: with -v */
+    MESSAGE_VERBOSE,  /* what happens during a run: with -v */
 };
 
 __attribute__((format(printf, 3, 4))) void say(const struct messages *out, enum message_kind kind,

@@ -8,8 +8,8 @@
  * thread. Returns 0 or an errno. */
 int thread_start(pthread_t *thread, void *(*run)(void *), void *data);
 
-/* For a function with a large frame, if its caller later calls other functions that need much
- * stack: if the function were inlined, its frame would use the stack all the time. */
+/* For a function with a large frame whose caller later calls functions that need much stack. If the
+ * function were inlined, its frame would also occupy the stack during those calls. */
 #define NOT_INLINED __attribute__((noinline))
 
 #endif
