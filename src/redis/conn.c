@@ -235,8 +235,8 @@ static enum lock_result find_addresses(struct redis_conn *conn, struct bound bou
     return known && result != LOCK_CANCELLED ? LOCK_OK : result;
 }
 
-/* For a new connection: forgets what was known about the last one, but not what that one ended
- * over. */
+/* For a new connection: forgets what was known about the last one, except the refusal that ended
+ * it. */
 static void forget_listening(struct redis_listening *listening)
 {
     bool keeps = listening->spoilt;

@@ -46,7 +46,7 @@ struct redis_listening {
     bool no_touches, no_wake;       /* the server refused to send these */
     struct errmsg why_touches, why_wake;
     int broken;  /* how many connections in a row ended while subscribing */
-    bool spoilt; /* this connection ended over a refusal, which holds for the next one as well */
+    bool spoilt; /* a refusal ended this connection, and would end the next one as well */
 };
 
 struct redis_conn {

@@ -88,7 +88,7 @@ static void learn(const struct attempt *attempt)
     }
 }
 
-/* Remembers it for the next connection, because this one ends over it. */
+/* Remembers the refusal for the next connection, because this one ends. */
 static void spoil(const struct attempt *attempt)
 {
     learn(attempt);
@@ -327,7 +327,7 @@ static enum lock_result try(struct attempt *attempt, const struct redis_command 
     return result;
 }
 
-/* The connection has ended when it was to subscribe to something new. */
+/* The connection ended while it was subscribing to something new. */
 static void note_broken(struct attempt *attempt, bool touches)
 {
     if (++attempt->conn->listening.broken < BROKEN_MOST)

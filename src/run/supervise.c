@@ -8,7 +8,7 @@
  *                 that outlasted the deadline. A watch that hangs on a network delays no stop.
  *   the verdict   the watch thread; this thread reads it when news_fd is readable.
  *
- * Each turn of the loop does the same in this order, whatever has woken it:
+ * Each turn of the loop takes these steps in this order, whatever has woken it:
  *
  *   1. Has the worker ended? A command is reaped first, so that a command that has ended by
  *      itself is not reported as stopped.

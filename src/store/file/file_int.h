@@ -285,9 +285,9 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
  * of all waiters present, which says what bytes of the lock file the waiter has locked. The lowest
  * number is the head's.
  *
- * The head has two seconds to act. The memory has a word about this turn, which each process
- * updates when it sees something new. A head that has lost its turn joins the end of the queue when
- * it runs again. */
+ * The head has two seconds to act. An integer in the memory, the word, describes this turn; each
+ * process that sees a change updates it. A head that has lost its turn joins the end of the queue
+ * when it runs again. */
 struct ticket {
     int64_t number; /* 0: none */
     enum lock_mode mode;
@@ -339,8 +339,8 @@ enum turn_step turn_step(const struct turn *known, const struct waiter_seen *see
  * The table has room for 1,024 locks. If it is full, a new lock replaces the entry that was unused
  * for the longest time, whose counts are forgotten. Locks that remember a run are replaced last. An
  * entry is never replaced if once_per needs its run, or if it was used in the last 3 s; if none is
- * left, the new lock has no entry. Nothing that must be right depends on the table, except the
- * fence, which all locks share, and once_per. */
+ * left, the new lock has no entry. Correctness depends on the table only for the fence, which all
+ * locks share, and for once_per. */
 enum { MEMORY_ENTRIES = 1024, RELEASES_KEPT = 6 };
 
 /* Zero means "not yet" in every field, so that a file of zeros is an empty table. */

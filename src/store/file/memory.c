@@ -39,7 +39,8 @@
  *
  *   A cuts the file short, which only a process of its user can do -> each process that has mapped
  *     the file checks its size, in memory_open(), before each use of the map. If the cut comes
- *     between that check and the use, the process dies of a SIGBUS. Between them are microseconds.
+ *     between that check and the use, the process dies of a SIGBUS. They are only microseconds
+ *     apart.
  *
  *   The writer is killed after it has written the slot, and before the history -> the run is the
  *     last one, and is missing in the history. In the other order, the run would be there twice.

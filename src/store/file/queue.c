@@ -14,7 +14,7 @@
  * alive. It goes when the waiter marks another turn, or with the ticket. An older dlock neither
  * sets marks nor sees them.
  *
- * "The word" is the memory's word about the turn (rules.c). Orders:
+ * "The word" is the integer in the memory that says whose turn it is (rules.c). Orders:
  *   Two waiters join -> both look for the highest number, and one locks the next one -> the other
  *     one is refused that number, and locks the one after it.
  *   N joins, and is held up between its look and its lock; meanwhile others come and go, and the

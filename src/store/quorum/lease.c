@@ -14,12 +14,13 @@
  *     before the take counts, the highest fence is written to the others. (A read of a register
  *     kept by a majority writes back what it has read for the same reason: Attiya, Bar-Noy and
  *     Dolev, 1995.) If the fence does not reach a majority, the lock is not acquired.
- *   A server is emptied -> it goes by its clock, and no server accepts a proposed fence above its
- *     clock -> the fence is higher than before, even if no other server knows the last one.
+ *   A server is emptied -> it takes the fence from its clock, and no server accepts a proposed
+ *     fence above its clock -> the fence is higher than before, even if no other server knows the
+ *     last one.
  *   A server is asked to join -> it gets the fence of the lease, and none of its own: the next
  *     take finds the same fence everywhere.
- *   The lock is removed between the take and the fence -> as if another client had got a part, as
- *     long as enough servers can be asked.
+ *   The lock is removed between the take and the fence -> handled as if another client had got a
+ *     part, as long as enough servers can be asked.
  *   One holder has a majority -> refused -> the same call releases what this client got on other
  *     servers, so that a minority never keeps others out.
  *   Several clients ask at once, and each gets a part -> all release -> each asks again after a
@@ -40,9 +41,9 @@
  *
  * While the lock is held:
  *
- *   A minority says that the lock is gone, is down or lies -> a majority still grants the lock, and
- *     no other client can have one -> the check asks that minority to take the lock again, for the
- *     rest of the lease.
+ *   A minority is down, says that the lock is gone, or answers wrongly -> a majority still grants
+ *     the lock, and no other client can have one -> the check asks that minority to take the lock
+ *     again, for the rest of the lease.
  *   So many say that the lock is gone that the servers that have granted it, and have not lost it,
  *     are no majority -> lost, at once: the others may grant it to another client, even if this
  *     process cannot ask them.
