@@ -353,8 +353,8 @@ static bool open_held(struct target *target, const struct held *held, int *statu
     return backend_of_kind(&target->backend, held->backend, target->under, target->out, status);
 }
 
-/* Looks for the lock among the locks that this process runs under. If a name is given, the lock may
- * be another one: then opens the store of the options. */
+/* Looks for the lock among the locks that this process runs under. If a name is given and none of
+ * these has it, opens the store of the options. */
 static bool find_held(struct target *target, int *status)
 {
     const struct options *options = target->options;

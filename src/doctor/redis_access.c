@@ -1,5 +1,5 @@
 /* Checks that the user may do what the scripts do. ACL DRYRUN would report that, but is for
- * administrators. So each command is sent, on keys that are otherwise unused, and that expire by
+ * administrators. So dlock sends each command, on keys that are otherwise unused and that expire by
  * themselves if they cannot be deleted. The error then names the refused command, which an error
  * inside a script does not. */
 #include "doctor/doctor_int.h"

@@ -118,7 +118,7 @@ const char *redis_login_hint(void);
  *
  * These functions find the logins, "user:password@", in a text of URLs with white space between
  * them. If a word is no URL and the text has an "@", the whole text is hidden, and counts as a
- * password: too much rather than too little. */
+ * password: it is better to hide too much than too little. */
 
 /* True if the text contains a password. */
 bool url_redact_has_password(const char *text);

@@ -72,8 +72,8 @@ bool record_is_whole(const char *text);
 /* True if the record's deadlines may belong to this boot. A boot id that could not be read (""), or
  * that is a container's own (proc_boot_id()), may be any boot's: otherwise a held lock would count
  * as free. But a deadline that is further away than a lease can last belongs to another boot:
- * otherwise, without a boot id, a record could keep its lock for as long as the host had once been
- * up. */
+ * otherwise, without a boot id, a record from an earlier boot could keep its lock until this boot
+ * has lasted as long as that one. */
 bool record_may_be_of(const struct record *record, const char *boot_id);
 
 /* --- file.c: one lock file ------------------------------------------------------ */
@@ -152,7 +152,7 @@ struct lock_place {
     struct bound bound;     /* for the iteration over places */
     enum place_lock locked; /* through another open file than this one */
     bool known;             /* it has a record, which could be read */
-    bool over;              /* time ran out: the remaining places were not examined */
+    bool over;              /* out of time: the remaining places were not examined */
     bool unreadable;        /* it is unknown whether it has a record, or whether it is locked */
     struct record record;
 };
@@ -281,9 +281,9 @@ bool survey_admits(const struct survey *survey, const struct lock_request *reque
 void survey_holder(const struct survey *survey, const struct lock_request *request,
                    struct holder *holder);
 
-/* The waiters for a lock, in order of arrival. Each has a ticket: a number, higher than the numbers
- * of all waiters present, which says what bytes of the lock file the waiter has locked. The lowest
- * number is the head's.
+/* The waiters for a lock, in order of arrival. Each has a ticket: a number, higher than those of
+ * all waiters present, that determines which bytes of the lock file the waiter has locked. The
+ * lowest number is the head's.
  *
  * The head has two seconds to act. An integer in the memory, the word, describes this turn; each
  * process that sees a change updates it. A head that has lost its turn joins the end of the queue

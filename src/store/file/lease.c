@@ -164,8 +164,8 @@ static enum lock_result release_outside(struct store *store, const struct lease 
 /* --- our own -------------------------------------------------------------- */
 
 /* LOCK_OK; *known says whether *record is filled in. If the record cannot be read, the lock is
- * still ours, by the kernel's lock. LOCK_UNAVAILABLE if the file cannot be looked at, which is no
- * loss. */
+ * still ours, by the kernel's lock. LOCK_UNAVAILABLE if the file cannot be examined, which does not
+ * mean that the lock is lost. */
 static enum lock_result look_at_own(struct dir_backend *backend, const struct lease *lease,
                                     struct record *record, bool *known, struct errmsg *why)
 {
@@ -192,7 +192,8 @@ static void adopt(struct lease *lease, struct deadline expires)
     lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
 }
 
-/* If the lock was released from outside, frees our place for others, which the release promised. */
+/* If the lock was released from outside, frees our place: the release has promised that others can
+ * have it. */
 static enum lock_result after_look(struct dir_backend *backend, enum lock_result result)
 {
     if (result == LOCK_RELEASED)
@@ -283,9 +284,9 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
         atomic_fetch_add(&entry->losses, 1);
 }
 
-/* The lock was lost: records the run, unless a later run or this one is already recorded. This one
- * is if the next holder, or the process that took the lock away by force, has recorded it as
- * lost. */
+/* The lock was lost: records the run, unless a later run or this one is already recorded. This run
+ * is already recorded if the next holder, or the process that took the lock away by force, has
+ * recorded it as lost. */
 static void lose(struct dir_backend *backend, const struct lease *lease,
                  const struct record *record, struct bound bound)
 {

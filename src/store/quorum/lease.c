@@ -236,8 +236,8 @@ static member_set with_fence(const struct quorum *quorum, const struct lease *le
     return with;
 }
 
-/* Patience for the servers without the fence: servers that are not asked already have it. Once a
- * majority has the fence, the others only get enough time to answer the same fence next time. */
+/* How long to wait for the servers without the fence: the others already have it. Once a majority
+ * has the fence, the others only get enough time to answer the same fence next time. */
 static struct duration judge_raise(const struct quorum *quorum)
 {
     member_set asked = quorum->question->who;
@@ -315,7 +315,7 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
 }
 
-/* All waiters know when the holder's lease ends, but must not all ask at that moment. */
+/* All waiters know when the holder's lease ends, but they must not all ask at that moment. */
 static struct deadline time_to_ask(const struct quorum *quorum, const struct holder *holder)
 {
     struct duration most = {(quorum->splits > 0 ? 20 * NS_PER_MS : 50 * NS_PER_MS)
@@ -393,8 +393,8 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* Makes a server without the lock take it as well. If the answer to an earlier try was lost, the
  * server recognizes its id. The lease ends there when it ends on the others. The time to settle and
- * to connect must not make it longer, because the lease would creep on if one server after another
- * forgets it. */
+ * to connect must not make it longer, because otherwise the lease would grow longer each time that
+ * another server forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
