@@ -190,8 +190,8 @@ static struct base user_base(void)
     return base;
 }
 
-/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's: then HOME must be
- * corrected, not that user's file. */
+/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's: then the user must correct
+ * HOME, not the other user's file. */
 static void cannot_read(const struct settings *settings, const char *path, int error,
                         struct errmsg *why)
 {

@@ -24,7 +24,7 @@ void history_add(char text[HISTORY_SIZE], const struct run_record *run, int64_t 
  * HISTORY_MOST, are left out. */
 void history_read(struct history *history, const char *text);
 
-/* How long the successful runs took, as far as their length is known. Quarters and p90 are by
+/* How long the successful runs took; runs of unknown length are left out. Quarters and p90 are by
  * nearest rank: p90 is the shortest length that at least 90 % of them did not exceed. The median of
  * an even number is the mean of the two in the middle. */
 void history_typical(const struct history *history, struct typical *typical);

@@ -59,7 +59,7 @@ bool signals_open(struct signals *signals, struct errmsg *why)
 
     signals->fd = -1;
     read_ignored(ignored);
-    /* If SIGCHLD were ignored, the kernel would discard the command's status. */
+    /* If dlock ignored SIGCHLD, the kernel would discard the command's status. */
     if (sigismember(ignored, SIGCHLD) == 1)
         signal(SIGCHLD, SIG_DFL);
 

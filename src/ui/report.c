@@ -112,8 +112,8 @@ int flushed(const struct messages *out, int status)
 
 /* --- --report=FILE ------------------------------------------------------- */
 
-/* In a directory that all can write to, another user may have put a link to a file that only we can
- * write to. So dlock follows only our links and root's, such as /dev/stderr. */
+/* In a directory that everyone can write to, another user may have created a link to a file that
+ * only we can write to. So dlock follows only our links and root's, such as /dev/stderr. */
 static int open_report(const char *path)
 {
     static const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;

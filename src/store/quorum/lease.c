@@ -11,8 +11,8 @@
  *   A majority answers the same fence, which is the highest -> the next holder's majority has a
  *     server in common with these, which then gives a higher fence, whatever its clock shows.
  *   The fences differ, because a clock is off, or a server has missed a take or knows no fence ->
- *     before the take counts, the highest fence is written to the others. (A read of a register
- *     kept by a majority writes back what it has read for the same reason: Attiya, Bar-Noy and
+ *     before the take counts, the highest fence is written to the others. (For the same reason, a
+ *     read of a register that a majority keeps writes back what it has read: Attiya, Bar-Noy and
  *     Dolev, 1995.) If the fence does not reach a majority, the lock is not acquired.
  *   A server is emptied -> it takes the fence from its clock, and no server accepts a proposed
  *     fence above its clock -> the fence is higher than before, even if no other server knows the
@@ -236,8 +236,8 @@ static member_set with_fence(const struct quorum *quorum, const struct lease *le
     return with;
 }
 
-/* How long to wait for the servers without the fence: the others already have it. Once a majority
- * has the fence, the others only get enough time to answer the same fence next time. */
+/* How long to wait for the servers that are given the fence; those not asked already have it. Once
+ * a majority has the fence, the rest only get enough time to answer the same fence next time. */
 static struct duration judge_raise(const struct quorum *quorum)
 {
     member_set asked = quorum->question->who;
