@@ -66,11 +66,13 @@
  *      least news_interval later. Without a connection there is no descriptor, and the
  *      watch looks again after retry_interval.
  *
- * A heartbeat of the command (watch_beat()) makes the next look an extension: 1. Many beats in a
- *   short time -> one extension, beat_interval() after the last extension. No beat is forgotten:
- *   `beat` stays set until an extension succeeds. 2. A beat before the last look, at `stop` -> that
- *   look extends. 3. A beat after the last look -> the watch sends the extension, but once the main
- *   thread has sent the stop signal, it never takes the stop back. */
+ * A heartbeat of the command (watch_beat()) makes the next look an extension:
+ *   1. Many beats in a short time -> one extension, beat_interval() after the last
+ *      extension. No beat is forgotten: `beat` stays set until an extension succeeds.
+ *   2. A beat before the last look, at `stop` -> that look extends.
+ *   3. A beat after the last look -> the watch sends the extension, but once the main thread
+ *      has sent the stop signal, it never takes the stop back.
+ */
 #include "run/watch.h"
 
 #include "util/clock.h"
