@@ -72,7 +72,7 @@ class Scenario:
         self.fresh = more.pop("fresh", False)  # the lock directory is not there yet
         self.holder = more.pop("holder", False)  # another holds the lock for a moment
         self.before = more.pop("before", None)  # whether the lock has been acquired, by token0
-        self.place = words.partition("--retry-for=500ms")[0]
+        self.place = more.pop("place", "")  # the options that lead to the store
         self.before_words = more.pop("before_words", "")
         self.first = more.pop("first", "")  # dlock is run before, with these words
         self.meanwhile = more.pop("meanwhile", None)  # called with lab and the command's words, before it may go

@@ -126,7 +126,8 @@ def excused(scenario, failure, run, text):
 
 # ---- the scenarios ----
 
-FILE, REDIS = "--backend=file --lock-dir=%(dir)s/locks --retry-for=500ms", "-r %(redis0)s --retry-for=500ms"
+FILE, SERVER = "--backend=file --lock-dir=%(dir)s/locks", "-r %(redis0)s"
+REDIS = SERVER + " --retry-for=500ms"
 QUORUM = "-r %(redis0)s -r %(redis1)s -r %(redis2)s --retry-for=500ms"
 COMMAND_WORDS = " -t 60s job -- %(command)s"
 
@@ -154,7 +155,7 @@ def lose(lab, _words):
 def judge_acquired(lab, failure, run):
     """0: it is held, and what was printed is its token, which releases it. Else it is not."""
     redis = "redis" in run.scenario.name
-    place = "-r %(redis0)s" if redis else "--backend=file --lock-dir=%(dir)s/locks"
+    place = SERVER if redis else FILE
     held = lab.plain(place + " --status job").returncode == 0
     if run.status != 0:
         told = "held until its lease ends" in run.stderr or "the clock cannot be read" in run.stderr
@@ -192,9 +193,9 @@ PAUSE = "--pause=1h --message=why job"
 
 def pause(lab, _words):
     """Somebody pauses the lock, unless its file is kept locked by what failed."""
-    lab.paused = lab.plain("--backend=file --lock-dir=%(dir)s/locks " + PAUSE).returncode == 0
+    lab.paused = lab.plain(FILE + " " + PAUSE).returncode == 0
     if lab.clients:
-        lab.plain("-r %(redis0)s " + PAUSE)
+        lab.plain(SERVER + " " + PAUSE)
 
 
 def judge_paused(lab, failure, run):
@@ -225,7 +226,8 @@ def judge_memory(lab, failure, run):
 
 
 def both(name, words, **more):
-    return [Scenario("file_" + name, FILE + " " + words, **more), Scenario("redis_" + name, REDIS + " " + words, redis=1, **more)]
+    return [Scenario("file_" + name, FILE + " " + words, place=FILE, **more),
+            Scenario("redis_" + name, REDIS + " " + words, place=SERVER, redis=1, **more)]
 
 
 SCENARIOS = [

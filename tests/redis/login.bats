@@ -219,7 +219,7 @@ reads_pipe() {
 
 # passes_on [DLOCK ARGUMENTS...]: the command's environment is the caller's, with what dlock sets for the command.
 passes_on() {
-    local set='^(DLOCK_(NAME|FENCE|EXPIRES_AT|HELD|SLOT)|DLOCK_LOCK_[A-Z]*|_)='
+    local set='^(DLOCK_(NAME|FENCE|EXPIRES_AT|HELD|SLOT)|DLOCK_HELD_[A-Z]*|_)='
     dlock "$@" job env | grep -vE "$set" | sort >"$T/inside"
     env | grep -vE "$set" | sort | diff - "$T/inside"
 }
