@@ -327,8 +327,7 @@ static enum lock_result wait_in_store(struct wait *wait)
 /* Why the lock could not be acquired. Returns text. */
 static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
 {
-    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "",
-                                usual[RUN_TIMES_SIZE];
+    char who[HOLDER_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "", usual[RUN_TIMES_SIZE];
     const struct estimate estimate = holder_estimate(holder, &holder->typical);
     bool known = holder->known && holder->refusal != REFUSED_QUEUED;
     const char *until = "";
@@ -339,12 +338,10 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
         until = holder->kept ? ", for another " : ", lease ends in ";
         duration_rounded(holder->left, left, sizeof left);
     }
-    if (known)
-        holder_since_format(holder, since);
     estimate_format(&estimate, &holder->typical, holder->ahead, usual);
-    snprintf(text, size, "%s%s%s%s%s%s%s%s",
-             holder_refusal_format(holder, slots, holder_life_held(holder), who), since, until,
-             left, usual[0] != '\0' ? "; " : "", usual,
+    snprintf(text, size, "%s%s%s%s%s%s%s",
+             holder_refusal_format(holder, slots, holder_life_held(holder), who), until, left,
+             usual[0] != '\0' ? "; " : "", usual,
              known && holder->message[0] != '\0' ? "; message: " : "",
              known ? holder->message : "");
     return text;

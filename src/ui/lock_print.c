@@ -124,8 +124,8 @@ static const char *life_text(const struct holder *holder)
 {
     enum process_life life = holder_life(holder);
     if (holder->detached)
-        return " (acquired, not bound to a process)";
-    return life == PROCESS_LIVES ? " (running)" : holder_life_text(life);
+        return "; acquired, not bound to a process";
+    return life == PROCESS_LIVES ? "; running" : holder_life_text(life);
 }
 
 static const char *end_of_lease(const struct lock_owner *owner, char *text, size_t size)
@@ -157,7 +157,7 @@ const char *lock_owner_format(const struct lock_owner *owner, const struct typic
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
         snprintf(raw, sizeof raw, "%s%s%s%s%s%s%s%s", holder_format(holder, life_text(holder), who),
-                 slot, holder_since_format(holder, since), end, usual[0] != '\0' ? "; " : "", usual,
+                 holder_since_format(holder, since), slot, end, usual[0] != '\0' ? "; " : "", usual,
                  holder->message[0] != '\0' ? "; message: " : "", holder->message);
     else
         snprintf(raw, sizeof raw, "another client%s", end);
@@ -202,10 +202,10 @@ static void print_waiter(const struct lock_waiter *waiter, size_t place)
     if (waiter->since_wall_ms > 0)
         wall_format_local(waiter->since_wall_ms, since, sizeof since);
     if (waiter->pid > 0)
-        snprintf(pid, sizeof pid, ", pid %ld", (long)waiter->pid);
-    snprintf(raw, sizeof raw, "%s%s%s%s, %s%s%s%s%s", waiter->user,
-             waiter->user[0] != '\0' ? "@" : "", waiter->host, pid, lock_mode_name(waiter->mode),
-             since[0] != '\0' ? ", since " : "", since,
+        snprintf(pid, sizeof pid, " (pid %ld)", (long)waiter->pid);
+    snprintf(raw, sizeof raw, "%s%s%s%s%s%s, %s%s%s", waiter->user,
+             waiter->user[0] != '\0' ? "@" : "", waiter->host, pid,
+             since[0] != '\0' ? " since " : "", since, lock_mode_name(waiter->mode),
              waiter->message[0] != '\0' ? "; message: " : "", waiter->message);
     printf("  %zu. %s\n", place, text_escape(text, sizeof text, raw));
 }
@@ -398,8 +398,8 @@ void lease_json_print(const struct lease *lease, const char *scope)
 
 /* --- a table --------------------------------------------------------------- */
 
-/* The text of the HOLDER column. For a holder that a dlock has recorded: "ann@host, pid 12,
- * backup". */
+/* The text of the HOLDER column. For a holder that a dlock has recorded: "ann@host (pid 12,
+ * backup)". */
 static char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = state->owner_count > 0 ? &state->owners[0].holder : NULL;

@@ -13,7 +13,7 @@ enum { LOCK_TEXT_SIZE = 2048 };
  * Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
-/* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m; usually 12m, about 4m left".
+/* "ann@host (pid 12, backup; running) since ..., lease ends in 5m; usually 12m, about 4m left".
  * Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, const struct typical *typical,
                               char text[LOCK_TEXT_SIZE]);

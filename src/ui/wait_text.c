@@ -13,27 +13,40 @@
 const char *holder_life_text(enum process_life life)
 {
     if (life == PROCESS_ENDED)
-        return " (has ended)";
-    return life == PROCESS_HIDDEN ? " (/proc hides it)" : "";
+        return "; has ended";
+    return life == PROCESS_HIDDEN ? "; /proc hides it" : "";
 }
 
 const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE])
 {
+    bool has_command = holder->command[0] != '\0';
     char pid[32] = "";
     if (!holder->known)
         return "another client";
     if (holder->pid > 0)
-        snprintf(pid, sizeof pid, ", pid %ld", (long)holder->pid);
-    snprintf(text, HOLDER_TEXT_SIZE, "%s@%s%s%s%s%s", holder->user, holder->host, pid, life,
-             holder->command[0] != '\0' ? ", " : "", holder->command);
+        snprintf(pid, sizeof pid, "pid %ld%s", (long)holder->pid, has_command ? ", " : "");
+    bool described = has_command || holder->pid > 0;
+    snprintf(text, HOLDER_TEXT_SIZE, "%s@%s%s%s%s%s%s", holder->user, holder->host,
+             described ? " (" : "", pid, holder->command, described ? life : "",
+             described ? ")" : "");
+    return text;
+}
+
+/* The time is from the holder's clock: a time that is in the future here would only confuse. */
+const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
+{
+    char time[40] = "";
+    if (holder->since_wall_ms > 0 && holder->since_wall_ms <= wall_now_ms() && !holder->kept)
+        wall_format_local(holder->since_wall_ms, time, sizeof time);
+    snprintf(text, HOLDER_TEXT_SIZE, "%s%s", time[0] != '\0' ? " since " : "", time);
     return text;
 }
 
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE])
 {
-    char who[HOLDER_TEXT_SIZE], full[96] = "";
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE], full[96] = "";
     const char *how = "held by";
     if (holder->refusal == REFUSED_QUEUED)
         return "free, but others have waited longer";
@@ -49,19 +62,9 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
         how = "released, but kept by --hold-at-least of";
     else if (holder->detached)
         how = "acquired by";
-    snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s%s", full, how,
-             holder_format(holder, holder_life_text(life), who),
+    snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s%s%s", full, how,
+             holder_format(holder, holder_life_text(life), who), holder_since_format(holder, since),
              holder->shares ? ", one of those who share it" : "");
-    return text;
-}
-
-/* The time is from the holder's clock: a time that is in the future here would only confuse. */
-const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
-{
-    char time[40] = "";
-    if (holder->since_wall_ms > 0 && holder->since_wall_ms <= wall_now_ms() && !holder->kept)
-        wall_format_local(holder->since_wall_ms, time, sizeof time);
-    snprintf(text, HOLDER_TEXT_SIZE, "%s%s", time[0] != '\0' ? ", since " : "", time);
     return text;
 }
 
@@ -188,15 +191,13 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
                       enum process_life life, const struct awaited_lock *lock)
 {
     bool died = life == PROCESS_ENDED;
-    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE];
+    char who[HOLDER_TEXT_SIZE];
     if (holder->pause.left.ns > 0) {
         add(text, "%s", pause_format(&holder->pause, who));
         add_place(text, holder);
         return;
     }
     add(text, "%s", holder_refusal_format(holder, lock->slots, life, who));
-    if (holder->known && !died && holder->refusal != REFUSED_QUEUED)
-        add(text, "%s", holder_since_format(holder, since));
     if (holder->refusal != REFUSED_QUEUED)
         add_until(text, holder, until_ms, died);
     add_place(text, holder);

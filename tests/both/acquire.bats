@@ -281,7 +281,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     hold_lock job -t 60s --owner=me
     run dlock --force-release job
     equals "$status" 0
-    [[ $output == "released job, held by "*"@$(hostname), pid $HOLDER (running), $T/held.sh, since "* ]]
+    [[ $output == "released job, held by "*"@$(hostname) (pid $HOLDER, $T/held.sh; running) since "* ]]
     status=0
     wait "$HOLDER" || status=$?
     equals "$status" 124

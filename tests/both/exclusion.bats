@@ -13,7 +13,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
 75 ''   dlock --wait=0 job touch "$T/ran"
 75 ''   dlock -w 0 job touch "$T/ran"
 75 ''   dlock --timeout=0s job touch "$T/ran"
-75 'held by .*@.*, pid [0-9]+, .*held\.sh, since .*, lease ends in 5[0-9]s' env LOGNAME=somebody dlock -v -n job touch "$T/ran"
+75 'held by .*@.* [(]pid [0-9]+, .*held\.sh[)] since .*, lease ends in 5[0-9]s' env LOGNAME=somebody dlock -v -n job touch "$T/ran"
 75 '^$' dlock -v -q -n job touch "$T/ran"
 9  ''   dlock -n -E 9 job touch "$T/ran"
 0  ''   dlock --conflict-exit-code=0 --nonblock job touch "$T/ran"

@@ -25,7 +25,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     run dlock --status job
     equals "$status" 0
     [[ ${lines[0]} == 'job: held, exclusive' ]]
-    [[ ${lines[1]} == "  by $(awk -F: -v uid="$(id -u)" '$3 == uid { print $1; exit }' /etc/passwd)@$(hostname), pid $HOLDER (running), $T/held.sh, since "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]" +0000, lease ends in "* ]]
+    [[ ${lines[1]} == "  by $(awk -F: -v uid="$(id -u)" '$3 == uid { print $1; exit }' /etc/passwd)@$(hostname) (pid $HOLDER, $T/held.sh; running) since "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]" +0000, lease ends in "* ]]
     [[ ${lines[2]} == '  fence '* && $output != *'owner me'* ]]
     run dlock --status -v job
     [[ ${lines[2]} == '  owner me, fence '* ]]
@@ -37,7 +37,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     kill -KILL "$HOLDER"
     wait_until 10 gone "$HOLDER"
     run dlock --status job
-    [[ ${lines[1]} == *"pid $HOLDER (has ended)"* ]]
+    [[ ${lines[1]} == *"(pid $HOLDER, "*"; has ended)"* ]]
     equals "$(dlock --status --json job | query 's["alive"]')" False
 }
 

@@ -14,9 +14,9 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
 @test "--message is shown to waiters, by --status, --list and JSON, and is gone with the release" {
     hold_lock job -t 60s --message='ticket 42: new index'
     fails_with 75 'lease ends in [0-9a-z]+; message: ticket 42: new index$' dlock -v -n job true
-    fails_with 75 'gave up after [0-9a-z.]+: held by .*, since .*, lease ends in [0-9a-z]+; message: ticket 42: new index$' \
+    fails_with 75 'gave up after [0-9a-z.]+: held by .*[)] since .*, lease ends in [0-9a-z]+; message: ticket 42: new index$' \
         dlock -w 100ms job true
-    fails_with 75 'waiting: held by .*, since .*, until .* at the latest; you are next; message: ticket 42: new index$' \
+    fails_with 75 'waiting: held by .*[)] since .*, until .* at the latest; you are next; message: ticket 42: new index$' \
         dlock -v -w 100ms job true
     fails_with 75 'ticket 42: new index' dlock --wait-until-free -v -n job
     [[ $(dlock --status job) == *': ticket 42: new index'* ]]
@@ -87,8 +87,8 @@ waiting() { [ "$(dlock --status --json "$2" | member waiters)" = "$1" ]; }
     equals "$hosts" "[('$(hostname)', 'exclusive'), ('$(hostname)', 'exclusive'), ('$(hostname)', 'shared')]"
     case $BACKEND in
         redis)
-            grep -qE "^  1\. ann1@$(hostname), pid ${pids[0]}, exclusive, since [0-9:]+ [+0-9]+; message: deploy 1\$" <<<"$output"
-            grep -qE "^  2\. ann2@$(hostname), pid ${pids[1]}, exclusive, since [0-9:]+ [+0-9]+; message: deploy 2\$" <<<"$output"
+            grep -qE "^  1\. ann1@$(hostname) [(]pid ${pids[0]}[)] since [0-9:]+ [+0-9]+, exclusive; message: deploy 1\$" <<<"$output"
+            grep -qE "^  2\. ann2@$(hostname) [(]pid ${pids[1]}[)] since [0-9:]+ [+0-9]+, exclusive; message: deploy 2\$" <<<"$output"
             ;;
         file) grep -qE "^  1\. $(hostname), exclusive\$" <<<"$output" ;;
     esac

@@ -29,7 +29,7 @@ silent() {
     hold_lock job -t 60s
     dlock -v -w 60 job true >"$T/out" 2>"$T/said" 3>&- 4>&- &
     local waiter=$!
-    wait_until 10 grep -qE "^dlock: job: waiting: held by .*, pid $HOLDER, $T/held.sh, since .*, until " "$T/said"
+    wait_until 10 grep -qE "^dlock: job: waiting: held by .* [(]pid $HOLDER, $T/held.sh[)] since .*, until " "$T/said"
     end_hold
     wait "$waiter"
     grep -qE 'taken \(.* after [0-9.]+m?s, until ' "$T/said"
@@ -37,7 +37,7 @@ silent() {
 }
 
 @test "a lock that cannot be acquired: who holds it and since when, -n, -q and -E 0 say nothing; called held only if it is" {
-    local said="held by .*, pid \$HOLDER, \$T/held.sh, since [0-9:]{8} .*, lease ends in [0-9]+s"
+    local said="held by .* [(]pid \$HOLDER, \$T/held.sh[)] since [0-9:]{8} .*, lease ends in [0-9]+s"
     dlock --acquire -t 60s left >/dev/null
     dlock --hold-at-least=60s kept true
     hold_lock job -t 60s
@@ -47,14 +47,14 @@ silent() {
 75 '^$'                                         dlock -n job true
 75 '^$'                                         dlock -q -w 100ms job true
 0  '^$'                                         dlock -E 0 -w 100ms job true
-75 "gave up after [0-9a-z.]+: held by .*, pid \$HOLDER " dlock --wait-until-free -w 100ms job
+75 "gave up after [0-9a-z.]+: held by .* [(]pid \$HOLDER, .*; running[)]" dlock --wait-until-free -w 100ms job
 75 ': acquired by .*, lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
-75 ': released, but kept by --hold-at-least of .*, true, for another (1m|5[0-9]s)\$' dlock -v -n kept true
+75 ': released, but kept by --hold-at-least of .*, true[)], for another (1m|5[0-9]s)\$' dlock -v -n kept true
 ROWS
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"
     wait_until 10 gone "$HOLDER"
-    fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, since .*, lease ends in" dlock -v -n job true
+    fails_with 75 "held by .* [(]pid $HOLDER, $T/held.sh; has ended[)] since .*, lease ends in" dlock -v -n job true
 }
 
 @test "CI: a wait that lasts is reported once, and once more for each new holder" {
@@ -67,9 +67,9 @@ ROWS
     CI=true dlock job true >"$T/out" 2>"$T/ci" 3>&- 4>&- &
     local waiter=$!
     echo "$waiter" >"$T/waiter.pid"
-    wait_until 10 grep -qE "^dlock: job: waiting [0-9]+s: held by .*, pid $HOLDER, " "$T/ci"
+    wait_until 10 grep -qE "^dlock: job: waiting [0-9]+s: held by .* [(]pid $HOLDER, " "$T/ci"
     end_hold
-    wait_until 20 grep -qE "^dlock: job: waiting [0-9]+s: held by .*, pid $next, " "$T/ci"
+    wait_until 20 grep -qE "^dlock: job: waiting [0-9]+s: held by .* [(]pid $next, " "$T/ci"
     touch "$T/next.end"
     wait "$waiter"
     equals "$(wc -l <"$T/ci")" 2

@@ -15,7 +15,7 @@ import os, re, subprocess, sys, time
 from terminal import Terminal, columns_of
 T = os.environ["T"]
 host = os.uname().nodename
-held = rf"held by ann@{re.escape(host)}, pid {os.environ['HOLDER']}, \S*held\.sh"
+held = rf"held by ann@{re.escape(host)} [(]pid {os.environ['HOLDER']}, \S*held\.sh[)]"
 def end_hold():
     open(T + "/held.end", "w").close()
 P
@@ -75,7 +75,7 @@ t = Terminal(["dlock", "job", "echo", "ran"], 200)
 t.until_draws(3)
 time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000"
 for when, text in t.draws:
-    assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; you are next", text), text
+    assert re.fullmatch(rf"waiting( \ds)? for job: {held} since {time_of_day}, until {time_of_day} at the latest; you are next", text), text
 assert re.match("waiting for", t.draws[0][1]) and re.match(r"waiting \ds for", t.draws[2][1]), t.draws
 assert t.column == 0 and len(t.screen()) == 1
 end_hold()
@@ -113,7 +113,7 @@ code = subprocess.call(["dlock", "-n", "job", "true"], stdout=subprocess.DEVNULL
 os.close(slave)
 print(code, os.read(master, 4096).decode())
 P
-    [[ $output == '75 dlock: job: held by '*', pid '* ]]
+    [[ $output == '75 dlock: job: held by '*' (pid '* ]]
 }
 
 @test "Ctrl-C ends what runs on a terminal of the tests, even if SIGINT was ignored where they started" {
@@ -234,7 +234,7 @@ for name in "dumb", "":
     t = Terminal(["dlock", "-w", "1500ms", "job", "true"], 200, TERM=name)
     assert t.end() == 75
     assert "\x1b" not in t.text
-    assert len(t.screen()) == 2 and re.match(f"dlock: job: waiting: {held}, since", t.screen()[0]), t.screen()'
+    assert len(t.screen()) == 2 and re.match(f"dlock: job: waiting: {held} since", t.screen()[0]), t.screen()'
 }
 
 @test "NO_COLOR changes nothing: there are no colours" {
@@ -305,10 +305,10 @@ assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dloc
     hold_lock shared --shared
     terminal '
 for name, pattern in (
-    ("slots", "1 of 1 slots are taken; acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
-    ("taken", "acquired by ann@[^ ]*, pid .*, since .*, until .* at the latest"),
-    ("kept", r"released, but kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; you are next$"),
-    ("shared", held + ", one of those who share it, since"),
+    ("slots", "1 of 1 slots are taken; acquired by ann@[^ ]* [(]pid .*[)] since .*, one of those who share it, until"),
+    ("taken", "acquired by ann@[^ ]* [(]pid .*[)] since .*, until .* at the latest"),
+    ("kept", r"released, but kept by --hold-at-least of ann@[^ ]* [(]pid \d+, true[)], until [0-9: +-]*; you are next$"),
+    ("shared", held + " since .*, one of those who share it, until"),
 ):
     t = Terminal(["dlock", "--slots=1", name, "true"] if name == "slots" else ["dlock", name, "true"], 400)
     t.until_draws(1)
@@ -337,9 +337,9 @@ S
 t = Terminal(["dlock", "--prefix=nightly:", "job", "true"], 300)
 t.until_draws(1)
 script = os.environ["SCRIPT"]
-assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
+assert f" (pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S*, pid {script} \(has ended\), \S*; it expires at .*\d\d:\d\d:\d\d \+0000; you are next; to release it now: dlock --force-release --prefix=nightly: job"
+text = rf"held by ann@\S* [(]pid {script}, \S*; has ended[)] since [^;]*; it expires at .*\d\d:\d\d:\d\d \+0000; you are next; to release it now: dlock --force-release --prefix=nightly: job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -354,9 +354,9 @@ assert len(t.screen()) == 1'
     local pid=$HOLDER
     dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
-    wait_until 10 grep -q "waiting: held by .*, pid $pid, .*; you are next" "$T/told"
+    wait_until 10 grep -q "waiting: held by .* [(]pid $pid, .*; you are next" "$T/told"
     kill -KILL "$pid"
-    wait_until 10 grep -qE "pid $pid \(has ended\), .*; it expires at .*; you are next; to release it now: dlock --force-release job" "$T/told"
+    wait_until 10 grep -qE "[(]pid $pid, .*; has ended[)] since .*; it expires at .*; you are next; to release it now: dlock --force-release job" "$T/told"
     dlock --force-release job >/dev/null
     wait "$(cat "$T/waiter.pid")"
 }
@@ -367,7 +367,7 @@ assert len(t.screen()) == 1'
     with_suspends hold_lock job
     with_suspends dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
     local waiter=$!
-    wait_until 10 grep -qE '^dlock: job: waiting: held by .*, pid [0-9]+, .*held.sh, since .*, until .* at the latest; you are next$' "$T/told"
+    wait_until 10 grep -qE '^dlock: job: waiting: held by .* [(]pid [0-9]+, .*held.sh[)] since .*, until .* at the latest; you are next$' "$T/told"
     local seconds
     for seconds in 30 61 90 119 121; do
         suspended $seconds
@@ -410,25 +410,25 @@ says() {
 @test "the line has the place in it, a lock that is kept for others, and room for the holder beside a long name; it is cut at the margin" {
     local ahead place
     for place in 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
-        says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3, pid 4711, rollup.sh, until .* at the latest; ${place#*:} in line"
+        says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3 [(]pid 4711, rollup.sh[)], until .* at the latest; ${place#*:} in line"
     done
     says 0 2 until=60 ahead=0 -- ".* at the latest; you are next"
     says 0 2 until=60 ahead=-1 -- '.* at the latest'
     says 0 2 known=0 reserved=1 until=60 ahead=4 -- 'waiting 2s for job: free, but others have waited longer; 5th in line'
     local fields=(since=60 until=60 ahead=2) who='held by ann@web3' time='[0-9: +-]*'
-    says 200 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh, since $time, until $time at the latest; 3rd in line"
-    says 41 12 "${fields[@]}" -- "waiting 12s for job: $who, p~"
+    says 200 12 "${fields[@]}" -- "waiting 12s for job: $who [(]pid 4711, rollup.sh[)] since $time, until $time at the latest; 3rd in line"
+    says 41 12 "${fields[@]}" -- "waiting 12s for job: $who [(]p~"
     says 12 12 "${fields[@]}" -- 'waiting 12s~'
     says 1 12 "${fields[@]}" -- '~'
-    says 80 2 "name=$(printf 'x%.0s' {1..90})" -- "waiting 2s for x{40}~: $who, p.*~"
+    says 80 2 "name=$(printf 'x%.0s' {1..90})" -- "waiting 2s for x{40}~: $who [(]p.*~"
 }
 
 @test "the line shows a clock that is ahead, another day and an outage clearly; its advice can be pasted into a shell" {
-    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end'
-    says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
+    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3 [(]pid 4711, rollup.sh[)], without an end'
+    says 0 2 since=172800 until=172800 -- '.*[)] since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
     TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
     says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
-    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711 \(has ended\), rollup.sh; it expires at .*; to release it now: dlock --force-release job'
+    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3 [(]pid 4711, rollup.sh; has ended[)]; it expires at .*; to release it now: dlock --force-release job'
     says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
     says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'
 }

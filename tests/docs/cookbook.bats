@@ -522,7 +522,7 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     run dlock --status nightly
     symptom 'has ended'
     symptom 'lease ends in'
-    fails_with 0 'released nightly, held by .* \(has ended\)' cook 'When a lock is stuck' 2
+    fails_with 0 'released nightly, held by .*; has ended[)] since' cook 'When a lock is stuck' 2
     is_free nightly
     dlock --hold-at-least=1m held true
     run dlock --status held

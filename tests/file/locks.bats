@@ -452,8 +452,8 @@ holder_is_found() {
     flock "$1" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 not flock -n "$1" true
-    fails_with 75 "held by $(id -un)@$(hostname), pid $!, flock" dlock -v -n --lock-file="$1" true
-    fails_with 0 "pid $! \\(running\\), flock" dlock --status --lock-file="$1"
+    fails_with 75 "held by $(id -un)@$(hostname) [(]pid $!, flock" dlock -v -n --lock-file="$1" true
+    fails_with 0 "[(]pid $!, flock; running[)]" dlock --status --lock-file="$1"
     pkill -P "$!"
     wait "$!" || true
 }

@@ -119,9 +119,9 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
         '"$user"' "$DLOCK" -w 2.5s job true; echo "status $?"; '"$user"' "$DLOCK" --status job'
     echo "$output"
     local alive=${output%%killed*} ended=${output##*alive}
-    [[ $alive == *"waiting 1s: held by root@"*", pid "*" (/proc hides it), sh, since "*"status 75"*" (/proc hides it), sh, since "*'"alive":null'* ]]
+    [[ $alive == *"waiting 1s: held by root@"*" (pid "*", sh; /proc hides it) since "*"status 75"*", sh; /proc hides it) since "*'"alive":null'* ]]
     [[ $alive != *'has ended'* && $alive != *force-release* ]]
-    [[ $ended == *' (has ended), sh; it expires at '*'; to release it now: dlock --force-release job'*"status 75"*' (has ended), sh, since '* ]]
+    [[ $ended == *', sh; has ended) since '*'; it expires at '*'; to release it now: dlock --force-release job'*"status 75"*', sh; has ended) since '* ]]
 }
 
 @test "what the command starts with another user's rights, and /proc hides, is stopped and waited for" {
@@ -199,7 +199,7 @@ end_first() {
         use_store "$store"
         for mode in --ttl=60s --slots=1; do
             first "exec dlock $mode job -- sh -c '$stay'"
-            fails_with 75 'held by .*, pid 1, sh, ' second dlock -v "$mode" -n job touch "$T/ran"
+            fails_with 75 'held by .* [(]pid 1, sh[)] ' second dlock -v "$mode" -n job touch "$T/ran"
             fails_with 75 'held by .*lease ends in' second dlock -v --wait-until-free -n job
             [ ! -e "$T/ran" ]
             end_first

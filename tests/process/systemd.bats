@@ -71,7 +71,7 @@ P
     hold_lock job -t 60s
     NOTIFY_SOCKET=$T/notify dlock job true 2>/dev/null 3>&- 4>&- &
     local dlock=$! clock='([0-9-]{10} )?[0-9:]{8} [+-][0-9]{4}'
-    wait_until 10 told '^STATUS=waiting for job: held by .*, pid [0-9]+, .*, since '"$clock, until $clock"' at the latest'
+    wait_until 10 told '^STATUS=waiting for job: held by .* [(]pid [0-9]+, .*[)] since '"$clock, until $clock"' at the latest'
     wait_until 10 told '^EXTEND_TIMEOUT_USEC=[1-9][0-9]{7}$'
     not told READY
     end_hold

@@ -300,7 +300,7 @@ next_keeps_it() {
     next_waits
     run dlock -r "unix://$T/fake.sock" --connect-timeout=30 --force-release job
     equals "$status ${#lines[@]}" '0 1'
-    [[ $output == "released job, held by "*" pid $HOLDER"* ]]
+    [[ $output == "released job, held by "*" (pid $HOLDER"* ]]
     next_keeps_it
     # What is remembered is no more than that request: the next one is done.
     dlock -r "$URL" --acquire job >/dev/null

@@ -322,8 +322,8 @@ END
     wait_until 10 grep -qs again "$T/out"
     equals "$(cat "$T/out")" $'nested\nagain'
     run dlock --status job
-    [[ $output == *' (running), '*': 50% done?pid 1'* ]]
+    [[ $output == *'; running) '*': 50% done?pid 1'* ]]
     kill -KILL $holder
     wait_until 10 gone $holder
-    [[ $(dlock --status job) == *' (has ended), '* ]]
+    [[ $(dlock --status job) == *'; has ended) '* ]]
 }
