@@ -68,11 +68,18 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
     return text;
 }
 
-const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
+static const char *pause_end_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 {
     char time[40];
     wall_format_local(wall_after_ms(pause->left), time, sizeof time);
-    snprintf(text, HOLDER_TEXT_SIZE, "paused by %s until %s: %s", pause->by, time, pause->message);
+    snprintf(text, HOLDER_TEXT_SIZE, "paused by %s until %s", pause->by, time);
+    return text;
+}
+
+const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
+{
+    size_t used = strlen(pause_end_format(pause, text));
+    snprintf(text + used, HOLDER_TEXT_SIZE - used, "; message: %s", pause->message);
     return text;
 }
 
@@ -193,8 +200,9 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
     bool died = life == PROCESS_ENDED;
     char who[HOLDER_TEXT_SIZE];
     if (holder->pause.left.ns > 0) {
-        add(text, "%s", pause_format(&holder->pause, who));
+        add(text, "%s", pause_end_format(&holder->pause, who));
         add_place(text, holder);
+        add(text, "; message: %s", holder->pause.message);
         return;
     }
     add(text, "%s", holder_refusal_format(holder, lock->slots, life, who));

@@ -29,7 +29,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
  * only --hold-at-least still keeps the lock. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
 
-/* "paused by ann@web3 until 14:00:00 +0100: why". */
+/* "paused by ann@web3 until 14:00:00 +0100; message: why". */
 const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE]);
 
 /* --- a wait, in one line; foreign text is escaped -------------------------

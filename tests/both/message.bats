@@ -8,7 +8,7 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
     dlock --acquire -t 60s -m 'ticket 42' job >/dev/null
     equals "$(dlock --status --json job | member message)" 'ticket 42'
     dlock --pause=60s -mmaintenance other >/dev/null
-    fails_with 75 'paused by .*: maintenance$' dlock -n other true
+    fails_with 75 'paused by .*; message: maintenance$' dlock -n other true
 }
 
 @test "--message is shown to waiters, by --status, --list and JSON, and is gone with the release" {

@@ -24,8 +24,8 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
 @test "--pause: a free lock is refused until the end of the pause, and takers learn who, why and until when" {
     local start
     LOGNAME=ann dlock --pause=60s --message='disk swap' job
-    fails_with 75 "^dlock: job: paused by ann@$(hostname) until [0-9:]+ [+0-9]+: disk swap\$" dlock -n job echo wrong
-    fails_with 75 "gave up after [0-9a-z.]+: paused by ann@$(hostname) .*: disk swap$" dlock -w 0.2 job echo wrong
+    fails_with 75 "^dlock: job: paused by ann@$(hostname) until [0-9:]+ [+0-9]+; message: disk swap\$" dlock -n job echo wrong
+    fails_with 75 "gave up after [0-9a-z.]+: paused by ann@$(hostname) .*; message: disk swap$" dlock -w 0.2 job echo wrong
     run dlock -n -E 0 job echo wrong
     equals "$status $output" '0 '
     fails_with 75 '' dlock --acquire -n job
@@ -45,14 +45,14 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     local token
     token=$(dlock --status --json job | query 's["owner"]')
     dlock --pause=60s --message=maintenance job
-    fails_with 75 'paused by .*: maintenance' dlock -n job true
+    fails_with 75 'paused by .*; message: maintenance' dlock -n job true
     dlock --extend --owner="$token" job
     dlock -w 60 job touch "$T/waited" 3>&- 4>&- &
     local waiter=$!
     wait_until 10 waits 1 job
     run dlock --status job
     equals "$status" 0
-    [[ $output == *'job: held, exclusive'*'  paused by '*': maintenance'* ]]
+    [[ $output == *'job: held, exclusive'*'  paused by '*'; message: maintenance'* ]]
     end_hold
     wait "$HOLDER"
     sleep 0.5
@@ -116,15 +116,15 @@ three_wait() {
 @test "--pause of shared holders and slots: no more of them, and those that are there stay" {
     hold_lock shared -t 60s -s
     dlock --pause=60s --message=why shared
-    fails_with 75 'paused by .*: why' dlock -n -s shared true
-    fails_with 75 'paused by .*: why' dlock -n shared true
+    fails_with 75 'paused by .*; message: why' dlock -n -s shared true
+    fails_with 75 'paused by .*; message: why' dlock -n shared true
     dlock --resume shared
     dlock -n -s shared true
     end_hold
     wait "$HOLDER"
     dlock --acquire -t 60s --slots=3 gpu >/dev/null
     dlock --pause=60s --message=why gpu
-    fails_with 75 'paused by .*: why' dlock -n --slots=3 gpu true
+    fails_with 75 'paused by .*; message: why' dlock -n --slots=3 gpu true
     dlock --resume gpu
     dlock -n --slots=3 gpu true
 }
@@ -148,12 +148,12 @@ three_wait() {
     equals "$(dlock --list)" ''
     dlock --pause=60s --message='disk swap' job
     run dlock --doctor job
-    grep -qE 'warn +pause +paused by .*: disk swap' <<<"$output"
+    grep -qE 'warn +pause +paused by .*; message: disk swap' <<<"$output"
     dlock --resume job
     run dlock --doctor job
     not grep -q 'paused' <<<"$output"
     dlock --pause=60s --message=why job
-    [[ $(dlock --list) == NAME*$'\njob '*' free '*'paused by '*': why' ]]
+    [[ $(dlock --list) == NAME*$'\njob '*' free '*'paused by '*'; message: why' ]]
     not grep -q '^ran ' <<<"$(dlock --list)"
     equals "$(dlock --list --json '[a-j]*' | query '(s["key"], s["locked"], s["paused"]["message"])')" "('job', False, 'why')"
     equals "$(dlock --list '[k-z]*')" ''
@@ -189,7 +189,7 @@ three_wait() {
     dlock --resume job
     dlock --acquire -t 60s job >/dev/null
     dlock --pause=60s --message=why job
-    [[ $(dlock --list) == *'job '*'paused by '*': why' ]]
+    [[ $(dlock --list) == *'job '*'paused by '*'; message: why' ]]
     run dlock --resume --json job
     equals "$(query '(s["paused"], s["ends_at"])' <<<"$output")" '(False, None)'
 }

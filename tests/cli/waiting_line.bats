@@ -88,7 +88,7 @@ assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 t = Terminal(["dlock", "job", "echo", "ran"], 200)
 t.until_draws(2)
 for when, text in t.draws:
-    assert re.fullmatch(rf"waiting( \ds)? for job: paused by ann@{re.escape(host)} until (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000: disk swap; you are next", text), text
+    assert re.fullmatch(rf"waiting( \ds)? for job: paused by ann@{re.escape(host)} until (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000; you are next; message: disk swap", text), text
 subprocess.run(["dlock", "--resume", "job"], check=True)
 assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 }

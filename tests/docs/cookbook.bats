@@ -501,7 +501,7 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     stub deploy.sh
     cook 'A reason, and a pause for maintenance' 1
     ran deploy.sh
-    fails_with 0 'paused by .*: disk swap, ask ann' cook 'A reason, and a pause for maintenance' 2
+    fails_with 0 'paused by .*; message: disk swap, ask ann' cook 'A reason, and a pause for maintenance' 2
     dlock -n nightly true
     cook 'A reason, and a pause for maintenance' 3
     ran deploy.sh
@@ -509,7 +509,7 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     [[ $(dlock --list) == *'nightly '*'paused by'* ]]
     cook 'A reason, and a pause for maintenance' 4
     ran deploy.sh
-    fails_with 75 'deploy-gate: paused by .*: disk swap, ask ann' dlock -n -s deploy-gate -- dlock deploy:shop -- echo wrong
+    fails_with 75 'deploy-gate: paused by .*; message: disk swap, ask ann' dlock -n -s deploy-gate -- dlock deploy:shop -- echo wrong
 }
 
 @test "stuck: the page's symptoms are what dlock says, and its lines clear the lock" {

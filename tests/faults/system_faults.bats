@@ -117,7 +117,7 @@ without() {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     without pread64 rest 1 --pause=60s --message=why job
     equals "$status" 0
-    fails_with 75 'paused by .*: why' dlock -n job touch "$T/ran"
+    fails_with 75 'paused by .*; message: why' dlock -n job touch "$T/ran"
     without pread64 error 1 -n job touch "$T/ran"
     equals "$status" 75
     printf 'dlock 1\nexpires 12' | dd of="$T/locks/dlock:job.lock" bs=1 seek=10240 conv=notrunc status=none

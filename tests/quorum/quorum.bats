@@ -1090,11 +1090,11 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
 @test "--pause: a quorum is paused by a majority, with one server down, and resumed" {
     quorum 2 1
     dlock --pause=60s --message=maintenance job
-    fails_with 75 'paused by .*: maintenance' dlock -n job true
+    fails_with 75 'paused by .*; message: maintenance' dlock -n job true
     [[ $(dlock --status job) == *': maintenance'* ]]
     serve 3
     wait_until 20 redis_answers 3
-    fails_with 75 'paused by .*: maintenance' dlock -n job true
+    fails_with 75 'paused by .*; message: maintenance' dlock -n job true
     dlock --resume job
     run dlock -n job echo ran
     equals "$status $output" '0 ran'

@@ -134,7 +134,7 @@ end_move() {
         lock=$(name $node)
         DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[1]} dlock --pause=60s --message='disk swap' "$lock"
         export DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[2]}
-        fails_with 75 'paused by .*: disk swap' dlock -n "$lock" touch "$T/ran$node"
+        fails_with 75 'paused by .*; message: disk swap' dlock -n "$lock" touch "$T/ran$node"
         dlock -w 60 "$lock" touch "$T/ran$node" 3>&- 4>&- &
         wait_until 10 waiting "$node" "$lock" a
         [ ! -e "$T/ran$node" ]
