@@ -120,8 +120,7 @@ static int acquire(struct acquisition *lock, const struct options *options, stru
         token_file_drop(&file);
     if (taken && lock->outer == OUTER_COVERS)
         status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                      "the command that this runs in holds the lock already; %s (--extend and "
-                      "--release work on it)",
+                      "an enclosing dlock already holds the lock; %s; use --extend or --release",
                       lock->undone);
     else if (taken)
         status = hand_over(lock, &file);

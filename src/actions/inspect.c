@@ -136,7 +136,7 @@ int action_wait_until_free(const struct options *options, struct messages *out)
             progress_hide(&view);
         if (!done && !asked && held_by_ancestor(target)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                          "the command that this runs in holds it, and the wait would never end");
+                          "an enclosing dlock holds the lock; waiting would deadlock");
             lock_state_free(&target->state);
             break;
         }

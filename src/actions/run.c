@@ -227,9 +227,8 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
  * command. */
 static int run_nested(struct run *run)
 {
-    say_verbose(
-        run->out,
-        "the command that this runs in already holds the lock; nothing is acquired or released");
+    say_verbose(run->out,
+                "an enclosing dlock already holds the lock; nothing is acquired or released");
     write_report(run, false, STATUS_OK);
     run_report_close(&run->report);
 

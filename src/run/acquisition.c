@@ -376,8 +376,7 @@ static int not_taken(const struct wait *wait, enum lock_result result)
 
     if (lock->outer == OUTER_CONFLICTS)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                    "the command that this runs in holds the lock in another mode, and the wait "
-                    "would never end; %s",
+                    "an enclosing dlock holds the lock in another mode; waiting would deadlock; %s",
                     lock->undone);
     if (result == LOCK_HELD)
         return refused(wait);

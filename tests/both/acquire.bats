@@ -104,7 +104,7 @@ PY
 }
 
 @test "--acquire waits, and tells a conflict from a timeout, and is refused inside a command that holds the lock" {
-    fails_with 64 'holds the lock already' timeout 20 dlock job -- dlock --acquire job
+    fails_with 64 'an enclosing dlock already holds the lock; .*; use --extend or --release' timeout 20 dlock job -- dlock --acquire job
     code 64 INVALID_ARGUMENT timeout 20 dlock -t 60s job -- dlock --acquire -s job
     dlock --acquire --owner=first -t 60s job >/dev/null
     code 75 LOCK_ACQUISITION_FAILED dlock --acquire -n job

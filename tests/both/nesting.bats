@@ -10,7 +10,7 @@ load backend
     is_clean job
     # Still held when the inner one has ended.
     run timeout 20 dlock job -- env BACKEND="$BACKEND" bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
-    [[ $output == *'the command that this runs in already holds the lock'* && $output == *held ]]
+    [[ $output == *'an enclosing dlock already holds the lock'* && $output == *held ]]
 }
 
 @test "the inner command's status is its own; -n, -w and locks between do not matter, another prefix is another lock" {

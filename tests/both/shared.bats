@@ -235,10 +235,10 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
 @test "nesting: exclusive inside shared, slots inside shared, another number of slots: an error at once, not a deadlock" {
     local environment
     for environment in 'true' 'unset DLOCK_HELD'; do
-        fails_with 64 'holds the lock in another mode' timeout 20 dlock -s job -- sh -c "$environment; dlock job touch '$T/ran'"
-        fails_with 64 'holds the lock in another mode' timeout 20 dlock -s job -- sh -c "$environment; dlock --slots=2 job touch '$T/ran'"
-        fails_with 64 'holds the lock in another mode' timeout 20 dlock --slots=2 job -- sh -c "$environment; dlock --slots=3 job touch '$T/ran'"
-        fails_with 64 'holds the lock in another mode' timeout 20 dlock job -- sh -c "$environment; dlock --slots=2 job touch '$T/ran'"
+        fails_with 64 'an enclosing dlock holds the lock in another mode; waiting would deadlock' timeout 20 dlock -s job -- sh -c "$environment; dlock job touch '$T/ran'"
+        fails_with 64 'an enclosing dlock holds the lock in another mode; waiting would deadlock' timeout 20 dlock -s job -- sh -c "$environment; dlock --slots=2 job touch '$T/ran'"
+        fails_with 64 'an enclosing dlock holds the lock in another mode; waiting would deadlock' timeout 20 dlock --slots=2 job -- sh -c "$environment; dlock --slots=3 job touch '$T/ran'"
+        fails_with 64 'an enclosing dlock holds the lock in another mode; waiting would deadlock' timeout 20 dlock job -- sh -c "$environment; dlock --slots=2 job touch '$T/ran'"
     done
     [ ! -e "$T/ran" ]
     is_clean job

@@ -630,7 +630,7 @@ P
             dlock -v --attach $mode --lock-file='$T/exact'
             dlock -v --wait-until-free --lock-file='$T/exact'; echo \$?
             dlock --current --lock-file='$T/exact'"
-        [[ $output == in*'already holds the lock'*'the wait would never end'*64*"$T/exact (file)" ]]
+        [[ $output == in*'already holds the lock'*'waiting would deadlock'*64*"$T/exact (file)" ]]
         wait_until 10 flock -n "$T/exact" true
     done
     fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' && dlock --lock-file='$T/exact' echo in; exit \$?"

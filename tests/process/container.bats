@@ -251,7 +251,7 @@ end_first() {
         run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- unshare -pf --kill-child dlock -n job echo ok
         equals "$status $output" '0 ok'
         run timeout 20 dlock -s job -- unshare -pf --mount-proc --kill-child dlock -v -n -s job true
-        [[ $status -eq 0 && $output == *'the command that this runs in already holds the lock'* ]]
+        [[ $status -eq 0 && $output == *'an enclosing dlock already holds the lock'* ]]
         run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- dlock --extend job
         equals "$status" 0
     done
@@ -267,7 +267,7 @@ end_first() {
     for mode in '' -s; do
         run timeout 20 dlock $mode "$lock" -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" echo ok
         [[ $status -eq 0 && $output == *'already holds the lock'*ok ]]
-        fails_with 64 'the wait would never end' timeout 20 \
+        fails_with 64 'waiting would deadlock' timeout 20 \
             dlock $mode "$lock" -- unshare -pf --mount-proc --kill-child dlock --wait-until-free "$lock"
     done
     # Where a script is pid 1, and the lock is attached to it.
