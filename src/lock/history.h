@@ -57,6 +57,9 @@ const struct past_run *history_longest(const struct history *history);
 /* True if the run outlasted its TTL, because its lease was extended. (A stop takes a moment.) */
 bool past_run_was_extended(const struct past_run *run);
 
+/* True if dlock stopped the run, so that nobody knows how long it would have taken. */
+bool past_run_was_stopped(const struct past_run *run);
+
 /* True if the run used more than 80 % of its TTL. */
 bool past_run_is_tight(const struct past_run *run);
 

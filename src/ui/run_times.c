@@ -82,10 +82,16 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
     text[0] = '\0';
     if (history->count > 1)
         snprintf(which, sizeof which, "the longest of the last %zu runs", history->count);
-    if (longest != NULL && !past_run_was_extended(longest))
+    if (longest == NULL || past_run_was_extended(longest))
+        return text;
+    about(longest->length_ms, took);
+    duration_format(history_ttl(longest->length_ms), ttl, sizeof ttl);
+    if (past_run_was_stopped(longest))
+        snprintf(text, RUN_TIMES_SIZE, "%s was stopped after %s; a TTL of %s may be enough", which,
+                 took, ttl);
+    else
         snprintf(text, RUN_TIMES_SIZE, "%s took %s; a TTL of %s would have been enough", which,
-                 about(longest->length_ms, took),
-                 duration_format(history_ttl(longest->length_ms), ttl, sizeof ttl));
+                 took, ttl);
     return text;
 }
 
@@ -140,7 +146,7 @@ static void print_usual(FILE *to, const struct typical *typical)
         fprintf(to, " (half of them between %s and %s)", from, until);
 }
 
-/* ", longest 41m; with --ttl=1h the longest left 19m" */
+/* ", longest 41m; with --ttl=1h the longest left 19m"; ", longest 50m, when it was stopped" */
 static void print_longest(FILE *to, const struct past_run *longest, struct duration ttl)
 {
     char took[DURATION_TEXT_SIZE], given[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE];
@@ -148,7 +154,9 @@ static void print_longest(FILE *to, const struct past_run *longest, struct durat
 
     duration_format(ttl, given, sizeof given);
     fprintf(to, ", longest %s", about(longest->length_ms, took));
-    if (left_ms > 0)
+    if (past_run_was_stopped(longest))
+        fprintf(to, ", when it was stopped");
+    else if (left_ms > 0)
         fprintf(to, "; with --ttl=%s the longest left %s", given, about(left_ms, left));
     else
         fprintf(to, "; --ttl=%s is too short for the longest", given);
@@ -237,11 +245,12 @@ void history_json(struct json *json, const struct history *history, struct durat
     json_end(json, ']');
 
     int64_t ttl_ms = ttl.ns / NS_PER_MS, longest_ms = longest != NULL ? longest->length_ms : -1;
+    bool stopped = longest != NULL && past_run_was_stopped(longest);
     bool extended = longest != NULL && past_run_was_extended(longest);
     json_seconds_if(json, "longest", longest_ms, longest != NULL);
     json_seconds(json, "ttl", ttl_ms);
     json_seconds_if(json, "longest_left", ttl_ms - longest_ms,
-                    longest != NULL && longest_ms <= ttl_ms);
+                    longest != NULL && longest_ms <= ttl_ms && !stopped);
     json_seconds_if(json, "enough", history_ttl(longest_ms).ns / NS_PER_MS,
-                    longest != NULL && !extended);
+                    longest != NULL && !extended && !stopped);
 }

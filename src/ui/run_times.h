@@ -30,8 +30,9 @@ const char *estimate_format(const struct estimate *estimate, const struct typica
 /* The object "typical"; null if no success is known. */
 void typical_json(struct json *json, const struct typical *typical);
 
-/* "the longest of the last 32 runs took 41m; a TTL of 90m would have been enough"; "" if no length
- * is known, or if the longest run had its lease extended. */
+/* "the longest of the last 32 runs took 41m; a TTL of 1h30m would have been enough", "the last run
+ * was stopped after 50m; a TTL of 2h may be enough"; "" if no length is known, or if the longest
+ * run had its lease extended. */
 const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES_SIZE]);
 
 /* Prints a line for each run, at most `columns` wide, and how they compare with `ttl`. False if

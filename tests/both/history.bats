@@ -186,6 +186,12 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
     run dlock -t 3s job sleep 2.5
     equals "$status $output" '0 '
 
+    # A run that was stopped might have needed more, whatever it took.
+    run dlock -t 2s stopped sleep 20
+    [[ $status = 124 && $output == *'TTL of 2s; the last run was stopped after 1.'*'; a TTL of 10s may be enough' ]]
+    [[ $(dlock --history stopped) == *', longest 1.'*'s, when it was stopped'* ]]
+    equals "$(dlock --history --json stopped | query '[s["longest_left"], s["enough"]]')" '[None, None]'
+
     # Not if the lock was released before, the lease was extended, with -q, or if nothing is remembered.
     run dlock -t 1s early -c 'dlock --release; sleep 1.4'
     equals "$status $output" '0 '

@@ -48,6 +48,18 @@ static struct history three_runs(void)
                             .count = 3};
 }
 
+TEST(a_stopped_run_is_cut_short)
+{
+    struct history history = three_runs();
+    history.runs[2].end.how = RUN_STOPPED;
+    use_locale("C");
+    char *text = printed(&history, H, 80);
+    row_has("stopped", text,
+            "; usually 12m, longest 30m, when it was stopped\n"
+            "the longest of the last 3 runs was stopped after 30m; a TTL of 1h30m may be enough\n");
+    free(text);
+}
+
 TEST(runs_are_a_table)
 {
     struct history history = three_runs();
@@ -219,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ENTRY("past runs are a table, with bars that show the length against the TTL",
               runs_are_a_table),
+        ENTRY("how long a stopped run would have taken is unknown", a_stopped_run_is_cut_short),
         ENTRY("at 40, 80 and 200 columns, in ASCII and UTF-8, every row fits",
               lines_fit_the_terminal),
         ENTRY("a host's name cannot disturb the terminal", foreign_text_is_escaped),
