@@ -5,6 +5,7 @@
 #include "ui/wait_text.h"
 #include "util/clock.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -398,9 +399,15 @@ void lease_json_print(const struct lease *lease, const char *scope)
 
 /* --- a table --------------------------------------------------------------- */
 
+static NOT_INLINED bool add_name(struct table *table, const char *name)
+{
+    char text[4 * LOCK_KEY_SIZE];
+    return table_add(table, text_escape(text, sizeof text, name));
+}
+
 /* The text of the HOLDER column. For a holder that a dlock has recorded: "ann@host (pid 12,
  * backup)". */
-static char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
+static NOT_INLINED char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = state->owner_count > 0 ? &state->owners[0].holder : NULL;
     char raw[LOCK_TEXT_SIZE], who[HOLDER_TEXT_SIZE], count[48] = "";
@@ -438,8 +445,8 @@ struct table list_table(bool usual)
 bool list_table_add(struct table *table, const char *name, const struct lock_state *state,
                     bool usual)
 {
-    char text[4 * LOCK_KEY_SIZE], holder[LOCK_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "-",
-                                                          took[DURATION_TEXT_SIZE] = "-", slots[32];
+    char holder[LOCK_TEXT_SIZE], slots[32];
+    char left[DURATION_TEXT_SIZE] = "-", took[DURATION_TEXT_SIZE] = "-";
     const char *mode = lock_mode_name(state->mode);
     struct typical typical;
 
@@ -454,7 +461,6 @@ bool list_table_add(struct table *table, const char *name, const struct lock_sta
     if (typical.runs > 0)
         duration_about(DURATION_MS(typical.median_ms), took, sizeof took);
 
-    return table_add(table, text_escape(text, sizeof text, name)) && table_add(table, left) &&
-           table_add(table, mode) && (!usual || table_add(table, took)) &&
-           table_add(table, holder_cell(state, holder));
+    return add_name(table, name) && table_add(table, left) && table_add(table, mode) &&
+           (!usual || table_add(table, took)) && table_add(table, holder_cell(state, holder));
 }
