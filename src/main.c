@@ -23,7 +23,8 @@ static int print_short_usage(void)
     fputs("Usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]   run COMMAND while the lock NAME is "
           "held\n"
           "       dlock --status NAME                        who holds it; also --list, --doctor\n"
-          "       dlock --help                               all options; the manual is dlock(1)\n",
+          "       dlock -h                                   what is used daily; --help: all "
+          "options\n",
           stderr);
     return STATUS_USAGE;
 }

@@ -39,7 +39,7 @@ int action_print_config(const struct options *options, struct messages *out);
 int settings_refuse(const struct messages *out, enum settings_result result,
                     const struct errmsg *why);
 
-/* --help, --usage and --version. */
+/* --help, -h and --version. */
 int action_help(const struct options *options);
 
 #endif

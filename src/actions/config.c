@@ -1,4 +1,4 @@
-/* --print-config, --help, --usage and --version. */
+/* --print-config, --help, -h (--usage) and --version. */
 #include "config.h"
 #include "actions/actions.h"
 #include "actions/embedded.h"
@@ -185,13 +185,9 @@ int action_print_config(const struct options *options, struct messages *out)
     return flushed(out, STATUS_OK);
 }
 
-/* --- --help, --usage, --version ------------------------------------------- */
+/* --- --help, -h, --version ------------------------------------------------ */
 
-#define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
-
-/* popt would start every text after the longest option and value, which would leave only 22
- * columns for each text, and need twice the lines. Here a text starts in a fixed column, on a
- * line of its own if the option reaches that far. */
+/* A text starts in a fixed column, on a line of its own if the option reaches that far. */
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
 /* The cursor is at TEXT_COLUMN. */
@@ -230,17 +226,42 @@ static const struct {
     enum option_id first; /* of the rows below it */
     const char *text;
 } titles[] = {
-    {OPT_NONBLOCK, "Used most:"},
+    {OPT_NONBLOCK, "Used daily:"},
     {OPT_ACQUIRE, "Without a command:"},
     {OPT_EXCLUSIVE, "Taking the lock:"},
     {OPT_REDIS, "Lock store:"},
     {OPT_ON_EXPIRE, "While the command runs:"},
     {OPT_VERBOSE, "Messages:"},
+    {OPT_REMEMBER, "Rarely needed:"},
 };
+
+/* Prints the options before `end`, in groups. */
+static void print_options(enum option_id end)
+{
+    for (enum option_id id = OPT_NONE + 1; id < end; id++) {
+        for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+            if (titles[i].first == id)
+                printf("\n%s\n", titles[i].text);
+        if (option_rows[id].help != NULL)
+            print_option(&option_rows[id]);
+    }
+}
+
+/* Fits a terminal of 24 lines, and leaves a line for the prompt. */
+static void print_usage(void)
+{
+    puts("Usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]\n"
+         "       dlock --status|--history [OPTIONS] NAME\n"
+         "       dlock --list [OPTIONS] [GLOB]");
+    print_options(titles[1].first);
+    puts("\ncron, all hosts:  0 3 * * * dlock -n -E 0 --hold-at-least=60s nightly -- rollup\n"
+         "with Redis:       dlock -r redis://locks.example -w 10m deploy -- ./deploy\n"
+         "dlock --help lists all options; the manual is dlock(1).");
+}
 
 static void print_help(void)
 {
-    puts("Usage: dlock " RUN_FORM "\n"
+    puts("Usage: dlock [OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]\n"
          "       dlock [OPTIONS] --lock-file=PATH [--] COMMAND [ARG...]\n"
          "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
          "       dlock --status [OPTIONS] NAME...\n"
@@ -250,13 +271,7 @@ static void print_help(void)
          "       dlock --extend|--release|--current [OPTIONS]\n"
          "       dlock --list [OPTIONS] [GLOB]\n"
          "       dlock --doctor|--print-config [OPTIONS] [NAME]");
-    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
-        for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
-            if (titles[i].first == id)
-                printf("\n%s\n", titles[i].text);
-        if (option_rows[id].help != NULL)
-            print_option(&option_rows[id]);
-    }
+    print_options(OPTION_COUNT);
     puts("\nURL: redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], unix:///PATH[?db=N],\n"
          "redis+sentinel://HOST[:PORT],.../MASTER[/DB], redis+cluster://HOST[:PORT],...;\n"
          "with TLS rediss://, rediss+sentinel://, rediss+cluster://;\n"
@@ -321,7 +336,7 @@ int action_help(const struct options *options)
         print_version(setting_in_force(settings, OPT_JSON) != NULL,
                       setting_in_force(settings, OPT_VERBOSE) != NULL);
     else if (options->action == ACTION_USAGE)
-        options_print_usage(RUN_FORM);
+        print_usage();
     else
         print_help();
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;

@@ -32,14 +32,11 @@ static void fill_table(struct poptOption table[OPTION_NAMES + 1])
     for (int i = 0; i < OPTION_NAMES; i++) {
         struct option_name name = option_name(i);
         bool has_value = option_rows[name.id].argument != NULL;
-        bool is_shown = option_rows[name.id].help != NULL && i < OPTION_NAMES - OPTION_ALIASES;
         table[i] = (struct poptOption){
             .longName = name.text,
             .shortName = name.letter,
-            .argInfo = (has_value ? POPT_ARG_STRING : POPT_ARG_NONE) |
-                       (is_shown ? 0 : POPT_ARGFLAG_DOC_HIDDEN),
+            .argInfo = has_value ? POPT_ARG_STRING : POPT_ARG_NONE,
             .val = (int)name.id,
-            .argDescrip = option_rows[name.id].argument,
         };
     }
     table[OPTION_NAMES] = (struct poptOption)POPT_TABLEEND;
@@ -194,17 +191,4 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
     argv[argc] = NULL;
     in_popt = false;
     return index;
-}
-
-void options_print_usage(const char *form)
-{
-    const char *argv[] = {"dlock", NULL};
-    struct poptOption table[OPTION_NAMES + 1];
-    fill_table(table);
-    poptContext context = poptGetContext(NULL, 1, argv, table, 0);
-    if (context == NULL)
-        return;
-    poptSetOtherOptionHelp(context, form);
-    poptPrintUsage(context, stdout, 0);
-    poptFreeContext(context);
 }

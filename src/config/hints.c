@@ -154,7 +154,8 @@ void hints_no_command(const struct options *options, struct errmsg *why)
             "as flock(1) does",
             name);
     else
-        add(why, "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME");
+        add(why, "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME; "
+                 "dlock -h shows more");
 }
 
 void hints_name_is_command(const char *name, struct errmsg *why)

@@ -84,9 +84,6 @@ bool option_configurable(enum option_id id);
 /* True if its value is yes or no; on the command line it needs no value. */
 bool option_is_flag(enum option_id id);
 
-/* Prints a short list of the options, followed by `form`. */
-void options_print_usage(const char *form);
-
 /* --- the sources of settings ------------------------------------------------- */
 
 enum origin_kind {

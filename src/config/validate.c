@@ -26,7 +26,7 @@ static void runs_no_command(const struct options *options, struct errmsg *why)
 enum settings_result validate_words(const struct options *options, struct errmsg *why)
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock "
-                                "--lock-file=PATH [--] COMMAND [ARG...]";
+                                "--lock-file=PATH [--] COMMAND [ARG...]; dlock -h shows more";
     enum takes_name takes_name = option_rows[options->action].takes_name;
     bool has_file = setting_in_force(&options->settings, OPT_LOCK_FILE) != NULL;
     bool has_name = options->name != NULL || has_file; /* an empty path is refused later */

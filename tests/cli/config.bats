@@ -35,7 +35,7 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     echo 'ttl = 41' | tee "$SYSTEM_CONF.d/.hidden.conf" "$SYSTEM_CONF.d/30.conf.dpkg-new" >"$SYSTEM_CONF.d/40"
     shown() { dlock --print-config "$1" | sed -n "s|$SYSTEM_CONF.d/||; s/^\(ttl\|wait\|grace\|retry-for\) = \([0-9]*\) *; /\1=\2 /p"; }
     equals "$(shown job)" "wait=1 $system:2: wait"$'\nttl=21 20-app.conf:1: ttl\ngrace=2 20-app.conf:2: grace'
-    equals "$(shown app:y)" "wait=1 $system:2: wait"$'\n'"ttl=12 $system:4: ttl"$'\nretry-for=3 10-role.conf:4: retry-for\ngrace=2 20-app.conf:2: grace'
+    equals "$(shown app:y)" "wait=1 $system:2: wait"$'\n'"ttl=12 $system:4: ttl"$'\ngrace=2 20-app.conf:2: grace\nretry-for=3 10-role.conf:4: retry-for'
     equals "$(ttl app:x)" 22
     equals "$(dlock --print-config job | sed -n 's/^; \(.*\): read$/\1/p')" \
         "$system"$'\n'"$SYSTEM_CONF.d/10-role.conf"$'\n'"$SYSTEM_CONF.d/20-app.conf"$'\n'"$CONF"
@@ -381,8 +381,8 @@ C
 @test "the command line unsets what a file or a variable sets" {
     printf 'tree = yes\nreport = %s\nwait = 5s\nfallback = file\nttl = 21\nredis = redis://x\n' "$T/report" >>"$CONF"
     in_force() { dlock --print-config "$@" job | grep -oE '^#? ?(tree|report|wait|fallback|ttl|redis) = *[^ ]*' | tr -d '# ' | tr '\n' ' '; }
-    equals "$(in_force)" "wait=5s ttl=21 redis=redis://x:6379/0 fallback=file tree=yes report=$T/report "
-    equals "$(in_force --no-tree --report= --wait=infinity --fallback=off --no-ttl --no-redis)" 'wait=infinity ttl=1h fallback=off tree=no report=; '
+    equals "$(in_force)" "wait=5s ttl=21 tree=yes redis=redis://x:6379/0 report=$T/report fallback=file "
+    equals "$(in_force --no-tree --report= --wait=infinity --fallback=off --no-ttl --no-redis)" 'wait=infinity ttl=1h tree=no report=; fallback=off '
     equals "$(in_force --tree=no --no-report --wait=forever --no-fallback | tr ' ' '\n' | grep -E 'tree|report|wait|fallback' | sort | tr '\n' ' ')" 'fallback=off tree=no wait=forever '
     equals "$(in_force --tree=off --no-report | grep -oE 'tree=[a-z]+') $(in_force --tree=on | grep -oE 'tree=[a-z]+')" 'tree=no tree=yes'
     fails_with 0 '^$' dlock --no-report --backend=file job true

@@ -16,7 +16,7 @@ hint() {
     equals "$status $output" '64 '
     run dlock
     equals "$status ${#lines[@]}" '64 3'
-    [[ ${lines[0]} == 'Usage: dlock [OPTIONS] NAME -- COMMAND'* && ${lines[2]} == *'dlock --help'*'dlock(1)' ]]
+    [[ ${lines[0]} == 'Usage: dlock [OPTIONS] NAME -- COMMAND'* && ${lines[2]} == *'dlock -h '*'--help'* ]]
 }
 
 # What is near which word is in tests/unit/test_hints.c.

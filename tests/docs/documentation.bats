@@ -15,13 +15,58 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     equals "$output" ''
     [ "$(grep -cE '^ {30}[^ ]' "$T/texts")" -lt "$(shown_options | wc -l)" ]
     help=$(cat "$T/help")
-    first=$(sed -n '/^Used most:$/,/^$/p' <<<"$help")
-    equals "$(grep -oE '^  -[a-zA-Z]' <<<"$first" | tr -d ' \n')" '-n-w-t-E-s-c'
+    first=$(sed -n '/^Used daily:$/,/^$/p' <<<"$help")
+    equals "$(grep -oE '^  -[a-zA-Z]' <<<"$first" | tr -d ' \n')" '-n-w-t-E-s-c-m'
     [[ $(tr -s ' \n' ' ' <<<"$first") == *'the command is killed at its end'* ]]
-    [[ ${help%%Without a command:*} == *'Used most:'* ]]
-    # These work, and are not shown.
-    [[ $help != *--close* && $help != *--usage* ]]
-    dlock -o --backend=file --lock-dir="$T/locks" job true && dlock --usage >/dev/null
+    [[ ${help%%Without a command:*} == *'Used daily:'* ]]
+    # What few need is last.
+    equals "$(grep -E '^[A-Z][a-z ]+:$' <<<"$help" | tail -1)" 'Rarely needed:'
+}
+
+# A row without a help text is an option of flock(1) that dlock refuses.
+@test "every option of the table is in --help exactly once, except those that are refused" {
+    local option times
+    dlock --help >"$T/help"
+    sed -nE 's/^(OPTION|ACTION)\([A-Z_]+, "([a-z-]+)".*/\2/p' "$SRC/src/config/option_rows.h" >"$T/rows"
+    equals "$(wc -l <"$T/rows")" "$(grep -cE '^(OPTION|ACTION)\(' "$SRC/src/config/option_rows.h")"
+    while read -r option; do
+        times=$(grep -cE -- "^  (-[A-Za-z],|   ) --$option( |=|\$)" "$T/help") || true
+        case $option in
+            no-fork | unlock)
+                equals "$option $times" "$option 0"
+                run dlock --backend=file "--$option" job true
+                equals "$status" 64
+                ;;
+            *) equals "$option $times" "$option 1" ;;
+        esac
+    done <"$T/rows"
+    equals "$(grep -cE '^  (-[A-Za-z],|   ) --' "$T/help")" "$(($(wc -l <"$T/rows") - 2))"
+    [[ $(tr -s ' \n' ' ' <"$T/help") == *'--version print the version; with -v, the licences as well'* ]]
+}
+
+@test "-h shows what is used daily on a screen of 24 lines, 80 columns, as --help does, and examples that work" {
+    local line
+    dlock -h >"$T/screen" 2>"$T/errors"
+    equals "$(cat "$T/errors")" ''
+    # The prompt needs the last line.
+    [ "$(wc -l <"$T/screen")" -le 23 ]
+    equals "$(awk 'length > 80' "$T/screen")" ''
+    equals "$(sed -n '/^Used daily:$/,/^$/p' "$T/screen")" "$(dlock --help | sed -n '/^Used daily:$/,/^$/p')"
+    equals "$(grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' "$T/screen" | grep -oE '[a-z][a-z-]+$' | tr '\n' ' ')" \
+        'nonblock wait ttl conflict-exit-code shared command message tree status list history '
+    [[ $(tr -s ' \n' ' ' <"$T/screen") == *'exit status 0: all are held, 1: one is free, 69: unknown'* ]]
+    [[ $(tail -1 "$T/screen") == *'dlock --help lists all options'*'dlock(1)'* ]]
+    equals "$(dlock --usage)" "$(cat "$T/screen")"
+    # The example for cron, and that for Redis.
+    start_redis
+    printf '#!/bin/sh\necho "$DLOCK_NAME $DLOCK_HELD_BACKEND" >>"%s/ran"\n' "$T" | tee "$T/bin/rollup" >"$T/deploy"
+    chmod +x "$T/bin/rollup" "$T/deploy"
+    cd "$T" || return
+    line=$(grep -oE 'dlock -n .*rollup$' "$T/screen")
+    DLOCK_REDIS=unix://$T/redis.sock sh -c "$line"
+    DLOCK_REDIS=unix://$T/redis.sock sh -c "$line" # another host, whose clock is late
+    sh -c "$(sed -n "s,.*\(dlock -r \)redis://locks.example,\1unix://$T/redis.sock,p" "$T/screen")"
+    equals "$(cat "$T/ran")" $'nightly redis\ndeploy redis'
 }
 
 @test "the manual describes every option of --help, and no other" {
@@ -56,7 +101,7 @@ dlock --pause=DURATION --message=TEXT | --resume [options] name
 dlock --extend | --release | --current [options]
 dlock --list [options] [glob]
 dlock --doctor | --print-config [options] [name]
-dlock --help | --usage | --version'
+dlock -h | --help | --version'
     local page lines most
     for page in "$SRC"/doc/*.[157]; do
         lines=$(mandoc -T ascii -O width=80 "$page" | wc -l)

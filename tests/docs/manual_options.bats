@@ -136,7 +136,7 @@ for name in told:
 
 @test "dlock.conf(5) names the keys that there are not, and no others" {
     local text name
-    text=$(mandoc -T ascii "$SRC/doc/dlock.conf.5" 2>/dev/null | col -b | tr -s ' \n' ' ' | grep -o 'All options of dlock(1) are keys.*and so on)') ||
+    text=$(mandoc -T ascii "$SRC/doc/dlock.conf.5" 2>/dev/null | col -bx | tr -s ' \n' ' ' | grep -o 'All options of dlock(1) are keys.*and so on)') ||
         skip 'no mandoc'
     mkdir -p "$HOME/.config/dlock"
     for name in $(grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' "$HELP" | grep -oE '[a-z][a-z-]+$') nb nonblocking timeout; do
@@ -144,8 +144,8 @@ for name in told:
         run dlock --doctor
         [[ $output == *"$name: unknown key"* ]] || continue
         [[ $text == *"--$name"* ]] && continue
-        # An action: it stands in the first group of --help.
-        sed -n '/^Without a command:/,/^$/p' "$HELP" | grep -qE -- "^ +--$name\b" || { echo "no key, and the manual does not say so: $name"; false; }
+        # An action: it stands in one of the first two groups of --help.
+        sed -n '/^Used daily:/,/^Taking the lock:/p' "$HELP" | grep -qE -- "^ +--$name\b" || { echo "no key, and the manual does not say so: $name"; false; }
     done
     for name in $(grep -oE -- '--[a-z]+' <<<"$text" | tr -d - | sort -u); do
         printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"

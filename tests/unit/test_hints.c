@@ -194,7 +194,7 @@ TEST(test_missing_command)
         const char *words, *why;
     } rows[] = {
         {"job", "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock "
-                "--status NAME"},
+                "--status NAME; dlock -h shows more"},
         {"help", "no command given; did you mean dlock --help?"},
         {"version", "did you mean dlock --version?"},
         {"list", "did you mean dlock --list?"},

@@ -158,7 +158,7 @@ TEST(test_words)
         {"--print-config job", "print-config name=job"},
         {"--version", "version"},
         {"-V", "version"},
-        {"-h", "help"},
+        {"-h", "usage"},
         {"--usage", "usage"},
     };
     FOR_ROWS(row, rows)
@@ -517,7 +517,7 @@ TEST(test_wrong_words)
         const char *words, *why;
     } rows[] = {
         {"", "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock "
-             "--lock-file=PATH [--] COMMAND [ARG...]"},
+             "--lock-file=PATH [--] COMMAND [ARG...]; dlock -h shows more"},
         {"-n", "no lock name given; usage: dlock"},
         {"--", "no lock name given; usage: dlock"},
         {"-c ls", "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING', or dlock "
