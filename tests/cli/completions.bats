@@ -172,6 +172,14 @@ complete_line() {
     done
 }
 
+@test "an option is completed after --version: -v adds the licences" {
+    local shell
+    for shell in $(shells); do
+        equals "$(offered "$shell" 'dlock --version --verb')" --verbose
+        equals "$(offered "$shell" 'dlock -V --verb')" --verbose
+    done
+}
+
 @test "the real shells complete a command as if there were no dlock before it" {
     local shell before
     mkdir "$T/a" && touch "$T/a/file"
