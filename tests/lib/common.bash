@@ -327,7 +327,7 @@ hold_lock() {
     hold held
     dlock "$@" ${name:+"$name"} -- "$T/held.sh" >/dev/null 2>"$T/held.err" 3>&- 4>&- &
     HOLDER=$!
-    echo "$HOLDER" >"$T/holder.pid"
+    echo "$HOLDER" >"$T/holder.$HOLDER.pid"
     wait_until 10 test -e "$T/held"
 }
 
