@@ -41,7 +41,8 @@ ACTION(ACQUIRE, "acquire", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
 ACTION(ATTACH, "attach", 0, attach_pid, AT(attach_pid), NULL, NAME_NEEDED, false,
        "hold it for the life of the calling script (--attach=PID: of that process)")
 ACTION(EXTEND, "extend", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
-       "extend the lease; without NAME, that of the innermost lock around the caller")
+       "let the lease end --ttl from now, sooner too; without -t it never gets shorter; without "
+       "NAME, that of the innermost lock around the caller")
 ACTION(RELEASE, "release", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "release the lock if the owner token matches; NAME as for --extend")
 ACTION(FORCE_RELEASE, "force-release", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
@@ -50,7 +51,7 @@ ACTION(PAUSE, "pause", 0, pause_time, AT(pause), "DURATION", NAME_NEEDED, true,
        "refuse the lock to all requests for this long; holders keep it; --message says why")
 ACTION(RESUME, "resume", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true, "end the pause of the lock")
 ACTION(WAIT_UNTIL_FREE, "wait-until-free", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
-       "wait until the lock is free, without acquiring it")
+       "wait until the lock is free, without acquiring it; with -n a safe test for scripts: 0 free")
 ACTION(RAN_WITHIN, "ran-within", 0, duration, AT(ran_within), "DURATION", NAME_NEEDED, true,
        "exit status 0: the last success ended within that time; 1: it did not, or none is known")
 ACTION(CURRENT, "current", 0, NULL, NOWHERE, NULL, NAME_REFUSED, false,
@@ -70,7 +71,7 @@ OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, (ON_RECORDS & ~ON
 OPTION(HOLD_AT_LEAST, "hold-at-least", 0, duration, AT(hold_at_least), "0", "DURATION", TAKING,
        ON_RECORDS | MUST, "hold the lock at least this long, even if the command ends earlier")
 OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS | MUST,
-       "do not run if the last success began less than that ago")
+       "exit as if the lock were held (-E) if the last success began less than that ago")
 OPTION(SCOPE, "scope", 0, scope, AT(scope), NULL, "TEXT", HELD, ON_ANY,
        "put TEXT and a colon before NAME in the key; without it the lock is global")
 OPTION(OWNER, "owner", 0, owner, AT(owner), NULL, "TOKEN", TAKING | BY(EXTEND) | BY(RELEASE),
@@ -83,7 +84,7 @@ OPTION(OWNER_FILE, "owner-file", 0, path, AT(owner_file), NULL, "FILE",
 OPTION(REDIS, "redis", 'r', text, AT(redis), NULL, "URL", HELD, ON_SERVERS,
        "the Redis server, see below; three or more of them: a quorum")
 OPTION(BACKEND, "backend", 0, choice, AT(backend), "auto", "auto|redis|file", HELD, ON_ANY,
-       "auto: Redis if one is configured, else file, for this host and user only")
+       "auto: Redis if one is configured, else file; file: for this host and this user only")
 OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", HELD, ON_LOCK_DIR | ON_DIR,
        "directory of lock files, one for each user (default: /run/lock/dlock for root)")
 OPTION(LOCK_FILE, "lock-file", 0, path, AT(lock_file), NULL, "PATH", HELD, ON_LOCK_FILE,
@@ -108,7 +109,9 @@ OPTION(ON_EXPIRE, "on-expire", 0, choice, AT(warn_on_expire), "stop", "stop|warn
 OPTION(STOP_SIGNAL, "stop-signal", 0, stop_signal, AT(stop_signal), "TERM", "SIG", WATCHING,
        ON_STOP, "first signal to the command when the lease ends")
 OPTION(GRACE, "grace", 0, duration, AT(grace), NULL, "DURATION", WATCHING, ON_STOP | ON_HEARTBEAT,
-       "how long before the end to send it; KILL at the end (default: min(10s, ttl/10))")
+       "how long before the lease's end to send it; KILL at the end, or so long after a loss "
+       "(default: "
+       "min(10s, ttl/10))")
 OPTION(HEARTBEAT, "heartbeat", 0, flag, AT(heartbeat), NULL, NULL, BY(RUN) | SHOWN, ON_END,
        "each WATCHDOG=1 from the command (sd_notify) extends the lease by --ttl")
 
@@ -120,7 +123,7 @@ OPTION(QUIET, "quiet", 'q', quiet, NOWHERE, NULL, NULL, ANY, ON_ANY,
 OPTION(JSON, "json", 0, flag, AT(json), NULL, NULL, ANY, ON_ANY,
        "print results and failures as JSON")
 OPTION(SYSLOG, "syslog", 0, flag, AT(syslog), NULL, NULL, ANY, ON_ANY,
-       "also send messages to syslog(3), for crontabs whose mail goes nowhere")
+       "also send dlock's own messages to syslog(3), not the command's output or failure")
 OPTION(REPORT, "report", 0, report, AT(report), NULL, "FILE", BY(RUN) | SHOWN, ON_ANY,
        "append one line of JSON about the run to this file")
 OPTION(CONFIG, "config", 0, NULL, NOWHERE, NULL, "FILE", ANY & ~IN_FILES, ON_ANY,
@@ -135,7 +138,7 @@ ACTION(HELP, "help", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, false, "print all op
 OPTION(REMEMBER, "remember", 0, duration, AT(remember), "100d", "DURATION", TAKING, ON_RECORDS,
        "how long the lock remembers its runs")
 OPTION(EXIT_STATUS, "exit-status", 0, status, AT(exit_status), NULL, "N", BY(RELEASE), ON_RECORDS,
-       "with --release: how what ran under the lock ended")
+       "with --release: the exit status to remember for what ran under the lock")
 OPTION(HASH, "hash", 0, choice, AT(hash), NULL, "none|sha256|hmac-sha256", HELD, ON_ANY,
        "hash NAME in the key (default: none; hmac-sha256 with a secret)")
 OPTION(SECRET_FILE, "secret-file", 0, path, AT(secret_file), NULL, "FILE", HELD, ON_ANY,
