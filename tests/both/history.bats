@@ -39,17 +39,17 @@ runs() {
     dlock -t 1h job true
     fails_with 7 '' dlock -t 30m job sh -c 'exit 7'
     fails_with 143 '' dlock job sh -c 'kill $$'
-    fails_with 124 '' dlock -t 300ms job sleep 60
+    fails_with 124 '' dlock -t 2s job sleep 60
     dlock --release --owner="$(dlock --acquire job)" job
     equals "$(history_of job '[(r["outcome"], r["status"], r["signal"], r["ttl"]) for r in s["runs"]]')" \
-        "[('not known', None, None, 3600.0), ('stopped', None, None, 0.3), ('signal', None, 15, 3600.0), ('exited', 7, None, 1800.0), ('exited', 0, None, 3600.0)]"
+        "[('not known', None, None, 3600.0), ('stopped', None, None, 2.0), ('signal', None, 15, 3600.0), ('exited', 7, None, 1800.0), ('exited', 0, None, 3600.0)]"
     equals "$(history_of job '{r["host"] for r in s["runs"]} == {"'"$(hostname)"'"} and all(0 <= r["duration"] < 60 for r in s["runs"]) and sorted((r["began_at"] for r in s["runs"]), reverse=True) == [r["began_at"] for r in s["runs"]]')" True
     run dlock --history job
     [[ ${lines[0]} =~ ^'START '\ +'HOST '\ +'END '\ +'LENGTH  OF ITS TTL'$ ]]
     [[ ${lines[2]} =~ ^today\ [0-9:]{8}\ +"$(hostname | cut -c1-8)".*\ stopped\ .*s\ + ]]
     [[ ${lines[4]} == *' status 7 '* && ${lines[5]} == *' status 0 '* ]]
-    [[ ${lines[6]} =~ ^'5 runs in '[0-9a-z.]+', 1 succeeded; usually '.*', longest '.*'; with --ttl=1h the longest left 59m'$ ]]
-    [[ ${lines[7]} == 'the longest of the last 5 runs took '*'; a TTL of 10s would have been enough' ]]
+    [[ ${lines[6]} =~ ^'5 runs in '[0-9a-z.]+', 1 succeeded; usually '.*', longest 1.'.*'s, when it was stopped'$ ]]
+    [[ ${lines[7]} == 'the longest of the last 5 runs was stopped after 1.'*'s; a TTL of 10s may be enough' ]]
 }
 
 @test "--history: a lost run has no length" {
