@@ -35,9 +35,11 @@ static int split(char *text, char **words, char **copies)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *input = fuzz_text(data, size), *words[WORDS_MOST + 1], *copies[WORDS_MOST];
+    char *split_words[WORDS_MOST]; /* dlock moves several names to the front of its words */
     struct options options;
     struct errmsg why = {""};
     int count = split(input, words, copies);
+    memcpy(split_words, words, (size_t)count * sizeof *words);
     enum settings_result result = options_read(&options, count, words, &why);
     expect_options(&options, result, &why);
     int command = options.command != NULL ? (int)(options.command - words) : count;
@@ -49,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_expect(count_passwords(words, count) == 0);
     options_free(&options);
     while (count > 0) {
-        free(words[--count]);
+        free(split_words[--count]);
         free(copies[count]);
     }
     free(input);
