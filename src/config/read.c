@@ -70,12 +70,12 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
-/* Moves the words from argv[at] on that are names together; options may stand between them. */
+/* Moves the words from argv[at] on that are names together. Options may stand between them, up to a
+ * "--"; is_over: it stands before argv[at]. */
 static enum settings_result read_more_names(struct options *options, int argc, char **argv, int at,
-                                            struct errmsg *why)
+                                            bool is_over, struct errmsg *why)
 {
     char **end = options->more_names = argv + at;
-    bool is_over = strcmp(argv[at - 1], "--") == 0;
     while (at < argc) {
         *end++ = argv[at];
         int words = is_over ? 1 : argv_read(options, argc - at, argv + at, true, why);
@@ -133,9 +133,10 @@ static enum settings_result read_words(struct options *options, int argc, char *
         if (has_lock_file(&options->settings))
             return refuse_name(options, argv[name], why);
         command = name + words;
+        is_over = strcmp(argv[command - 1], "--") == 0;
     }
     if (setting_in_force(&options->settings, OPT_STATUS) != NULL) {
-        enum settings_result result = read_more_names(options, argc, argv, command, why);
+        enum settings_result result = read_more_names(options, argc, argv, command, is_over, why);
         bool refused = result == SETTINGS_OK && has_lock_file(&options->settings);
         return refused ? refuse_name(options, argv[name], why) : result;
     }

@@ -66,6 +66,8 @@ static const char *show(const struct options *options)
     char text[32];
     snprintf(shown, sizeof shown, "%s", actions[options->action]);
     add_text("name", options->name, NULL);
+    for (char **name = options->more_names; name != NULL && *name != NULL; name++)
+        add(",%s", *name);
     for (char **word = options->command; word != NULL && *word != NULL; word++)
         add("%s%s", word == options->command ? " command=" : ",", *word);
     add_text("shell", options->shell_command, NULL);
@@ -150,6 +152,10 @@ TEST(test_words)
         {"--release --owner=x job", "release name=job owner=x"},
         {"--force-release job", "force-release name=job"},
         {"--status --json job", "status name=job json"},
+        {"--status a b --json c", "status name=a,b,c json"},
+        {"a --status b -- c --json", "status name=a,b,c,--json"},
+        {"--status a -- b --json", "status name=a,b,--json"},
+        {"--status -- a b --json", "status name=a,b,--json"},
         {"--wait-until-free -w 5 job", "wait-until-free name=job wait=5s"},
         {"--list", "list"},
         {"--list job*", "list name=job*"},
