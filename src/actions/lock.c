@@ -29,11 +29,11 @@ bool target_by_name(struct target *target, int *status)
     struct lease outer = {0};
     struct errmsg why = {""};
     enum lock_result result = LOCK_GONE;
+    target->out->scope = options->scope;
     if (options->action == ACTION_LIST)
         lock_key_make(target->key, options->key_start, "");
     else if (!lock_key_find(target->key, options, target->out, status))
         return false;
-    target->out->scope = options->scope;
     target->out->key = target->key;
     if (options->action != ACTION_LIST)
         result = backend_of_held(&target->backend, &target->under, options, target->key, &outer, -1,

@@ -260,6 +260,8 @@ waits_as() {
         '"code":"SERVICE_UNAVAILABLE" "full_key":"dlock:c1" "full_key":"dlock:a1" "code":"INVALID_CONFIG"'
     run dlock --status a1 d1 c1 --retry-for=0
     equals "$status" 78
+    run dlock --json --scope=x --secret-file="$T/nosuch" --status a1 b1
+    equals "$status $(grep -o '"key":"[ab]1","scope":"x"' <<<"$output" | tr '\n' ' ')" '78 "key":"a1","scope":"x" "key":"b1","scope":"x" '
 }
 
 @test "a relative lock directory or lock file in a file or a variable, which would be another one in each directory: exit 78" {
