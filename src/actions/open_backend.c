@@ -163,19 +163,23 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-/* Warns that the store is a file because no Redis is configured. Warns even with -q, because hosts
- * that should exclude each other then do not. */
+/* Warns that the store is a file because no Redis is configured; once, though --status may have many
+ * names. Warns even with -q, because hosts that should exclude each other then do not. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
+    static bool warned;
     struct lock_dir dir;
     struct errmsg ignored;
     char places[CONFIG_PLACES_SIZE];
+    if (warned)
+        return;
     bool opened = lock_dir_open(&dir, options->lock_dir, &ignored) == LOCK_OK;
     bool shared = opened && lock_dir_is_shared(&dir);
     bool due =
         options->on_degraded == DEGRADED_WARN || !opened || lock_dir_stamp_due(&dir, throttle);
     lock_dir_close(&dir);
 
+    warned = due;
     if (due)
         say_error(out,
                   "no Redis is configured (%s); this lock holds on this host%s only "

@@ -761,6 +761,8 @@ P
     run dlock --lock-dir="$D" job true
     equals "$status" 0
     [[ $output == "dlock: job: no Redis is configured (DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, "*"/dlock.conf); this lock holds on this host and for this user only"* ]]
+    run dlock --lock-dir="$D" --status a b c
+    equals "$status $(grep -c 'no Redis is configured' <<<"$output") $(grep -c ': free' <<<"$output")" '1 1 3'
     run dlock --lock-dir="$D" --on-degraded=proceed job true
     equals "$status$output" 0
     run dlock --lock-dir="$D" -q job true
