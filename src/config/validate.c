@@ -114,11 +114,8 @@ static enum settings_result check_conflict_status(struct options *options, struc
     return SETTINGS_BAD_USAGE;
 }
 
-static enum settings_result check_rules(struct options *options, struct errmsg *why)
+static enum settings_result check_rules(const struct options *options, struct errmsg *why)
 {
-    const char *scope = options->scope != NULL ? options->scope : "";
-    int start = snprintf(options->key_start, sizeof options->key_start, "%s%s%s", options->prefix,
-                         scope, *scope != '\0' ? ":" : "");
     static const char no_name[] = "the lock's name is missing";
     bool by_token = options->action == ACTION_EXTEND || options->action == ACTION_RELEASE;
     bool owner_told = options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE;
@@ -140,8 +137,6 @@ static enum settings_result check_rules(struct options *options, struct errmsg *
          "it must not be longer than the lease (--ttl)"},
         {options->once_per.ns > options->remember.ns, OPT_ONCE_PER,
          "the last success must be remembered that long (--remember)"},
-        {start >= (int)sizeof options->key_start, OPT_SCOPE,
-         "it is too long: prefix, scope and colon have at most 1024 bytes together"},
         {options->grace.ns >= options->ttl.ns, OPT_GRACE,
          "it must be shorter than the lease (--ttl)"},
     };
@@ -177,6 +172,18 @@ static enum settings_result check_command(const struct options *options, struct 
     return SETTINGS_BAD_USAGE;
 }
 
+static enum settings_result make_key_start(struct options *options, struct errmsg *why)
+{
+    const char *scope = options->scope;
+    int length = snprintf(options->key_start, sizeof options->key_start, "%s%s%s", options->prefix,
+                          scope != NULL ? scope : "", scope != NULL ? ":" : "");
+    if (length < (int)sizeof options->key_start)
+        return SETTINGS_OK;
+    return disagree(options, OPT_SCOPE,
+                    "it is too long: prefix, scope and colon have at most 1024 bytes together",
+                    why);
+}
+
 enum settings_result validate_options(struct options *options, struct errmsg *why)
 {
     if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
@@ -192,5 +199,7 @@ enum settings_result validate_options(struct options *options, struct errmsg *wh
         result = check_conflict_status(options, why);
     if (result == SETTINGS_OK)
         result = check_lock_file(options, why);
-    return result == SETTINGS_OK ? check_rules(options, why) : result;
+    if (result == SETTINGS_OK)
+        result = check_rules(options, why);
+    return result == SETTINGS_OK ? make_key_start(options, why) : result;
 }
