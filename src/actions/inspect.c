@@ -21,7 +21,7 @@
 
 enum { NONE_STATUS = 1 };
 
-/* --- wait-until-free ----------------------------------------------------------- */
+/* --- wait-until-free ----------------------------------------------------- */
 
 /* The longest interval between looks, which no notification shortens. */
 static const struct duration look_most = {1 * NS_PER_S};

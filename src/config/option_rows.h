@@ -110,8 +110,7 @@ OPTION(STOP_SIGNAL, "stop-signal", 0, stop_signal, AT(stop_signal), "TERM", "SIG
        ON_STOP, "first signal to the command when the lease ends")
 OPTION(GRACE, "grace", 0, duration, AT(grace), NULL, "DURATION", WATCHING, ON_STOP | ON_HEARTBEAT,
        "how long before the lease's end to send it; KILL at the end, or so long after a loss "
-       "(default: "
-       "min(10s, ttl/10))")
+       "(default: min(10s, ttl/10))")
 OPTION(HEARTBEAT, "heartbeat", 0, flag, AT(heartbeat), NULL, NULL, BY(RUN) | SHOWN, ON_END,
        "each WATCHDOG=1 from the command (sd_notify) extends the lease by --ttl")
 

@@ -219,15 +219,13 @@ static bool has_no_effect(const struct options *options, enum option_id id,
 
 enum settings_result unused_by_lock(const struct options *options, struct errmsg *why)
 {
-    struct errmsg found = {""};
     enum option_id chosen_by = options_store_choice(options);
     unsigned when = when_of(options, chosen_by);
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
         struct origin origin = options->origins[id];
         if ((origin.kind != ORIGIN_COMMAND_LINE && (option_rows[id].when & MUST) == 0) ||
-            !has_no_effect(options, id, chosen_by, when, &found))
+            !has_no_effect(options, id, chosen_by, when, why))
             continue;
-        *why = found;
         hints_behind_name(options, origin, why);
         return origin_result(origin);
     }

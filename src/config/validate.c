@@ -35,8 +35,7 @@ enum settings_result validate_words(const struct options *options, struct errmsg
             return SETTINGS_BAD_USAGE;
     if (!has_file && setting_in_force(&options->settings, OPT_NAME) != NULL)
         errmsg_set(why, "--name has no effect: it is for --lock-file; otherwise the lock's name is "
-                        "a word: dlock "
-                        "NAME -- COMMAND");
+                        "a word: dlock NAME -- COMMAND");
     else if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
     else if (!has_name && options->action == ACTION_RUN &&
