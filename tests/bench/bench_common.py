@@ -22,6 +22,7 @@ CLIENT_CALLS = {
     "script", "select", "ssubscribe", "subscribe", "sunsubscribe", "unsubscribe",
 }
 
+
 class BenchError(Exception):
     """Something that is installed could not be run."""
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure what a lock costs that many share or wait for, and how many locks one Redis server carries.
 
-    python3 tests/bench/bench_shared.py [--sizes N,...] [--live N] [--markdown] [--svg FILE] [--document FILE] PATH-TO-DLOCK
+    python3 tests/bench/bench_shared.py [--sizes N,...] [--live N] [--json FILE] [--svg FILE] PATH-TO-DLOCK
 
 Most holders and waiters are made up: what one real dlock sent is sent again under other tokens, and what it wrote
 into a lock file is written again, and locked. Each operation that is measured is a real dlock.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure what waiting for a lock costs, with dlock and with others, in one run.
 
-    python3 tests/bench/bench_waiting.py [--only SECTION,...] [--markdown] [--svg FILE] [--document FILE] PATH-TO-DLOCK
+    python3 tests/bench/bench_waiting.py [--only SECTION,...] [--json FILE] [--svg FILE] PATH-TO-DLOCK
 
 Every server is started here, in a temporary directory and on loopback, and stopped at the end; so is every waiter.
 A missed budget is reported and changes nothing in the exit status; that is 1 only when something that is installed
