@@ -234,9 +234,23 @@ verdicts() {
     verdicts
 }
 
+@test "the figures of a campaign are a row for each stage, with what was excused and what was wrong" {
+    local taken_away='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 removed run=1 before=1.19\n2.2 exit run=1 status=124 said=lost'
+    history | sed -e "$taken_away" -e 's/until=1.5$/until=2.1/' >"$T/log"
+    PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - "$T/log" "$T/figures" <<'P'
+import json, sys
+from checker import check
+assert check(sys.argv[1], 0.5, sys.argv[2])
+(table,) = json.load(open(sys.argv[2]))["tables"]
+(row,) = table["rows"]
+said = dict(zip(table["header"], row, strict=True))
+assert [said[what] for what in ("stage", "takes", "runs of dlock", "at once, excused", "overlaps", "wrong")] == [
+    "`redis`", "2", "2", "taken away 1", "0", "0"], said
+P
+}
+
 @test "the checker excuses two at once only if that is by design, and no longer than that" {
     local taken_away='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 removed run=1 before=1.19\n2.2 exit run=1 status=124 said=lost'
-    judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
     judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
         's/until=2.496/until=4.1/'
