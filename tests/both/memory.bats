@@ -14,14 +14,14 @@ memory_of() {
     exec 5>"$T/file"
     flock 5
     flock "$T/file" true 3>&- 4>&- 5>&- &
+    echo $! >"$T/flock.pid"
     sleep 0.2
     read -r _ least <<<"$(memory_of $!)"
     exec 5>&-
     hold_lock job
-    dlock job true 3>&- 4>&- &
-    wait_until 5 waits 1
+    queue waiter
     sleep 0.2 # longer than until the watch starts
-    for pid in "$HOLDER" $!; do
+    for pid in "$HOLDER" "$(pid_of waiter)"; do
         read -r own peak <<<"$(memory_of "$pid")"
         echo "own $own, peak $peak, flock's $least kB" >&2
         [ "$own" -gt 0 ]
@@ -29,5 +29,6 @@ memory_of() {
         [ "$peak" -le $((least + 1024)) ]
     done
     end_hold
-    wait "$HOLDER" $!
+    ended waiter
+    wait "$HOLDER"
 }
