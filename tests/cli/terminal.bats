@@ -92,7 +92,7 @@ P
     for shell in 'bash --norc --noprofile -i' 'dash -i' 'zsh -f -i'; do
         command -v "${shell%% *}" >/dev/null || continue
         echo "$shell"
-        PYTHONPATH=$TESTS/helpers timeout 60 python3 - "$shell" 3>&- 4>&- <<'P'
+        timeout 60 python3 - "$shell" 3>&- 4>&- <<'P'
 import os, sys, pty, select, time
 pid, fd = pty.fork()
 if pid == 0:
