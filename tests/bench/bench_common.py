@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from figures import Table, add_options, report_of, write_figures  # noqa: E402, F401 (the benchmarks have Table from here)
+from figures import Table, add_options, report_of, versions, write_figures  # noqa: E402, F401 (the benchmarks have Table from here)
 
 START_LIMIT = 20.0
 STOP_LIMIT = 5.0
@@ -246,15 +246,8 @@ def reads_of_server(path):
 # ---- what is said ----
 
 def version_line():
-    """Versions of the programs beside dlock, as they give them."""
-    found = []
-    for argv in (["flock", "--version"], ["redis-server", "--version"], ["etcd", "--version"], ["consul", "version"],
-                 ["sem", "--version"]):
-        if shutil.which(argv[0]):
-            said = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False)
-            number = re.search(r"\d+(\.\d+)+|\d{8}", said.stdout.decode("utf-8", "replace"))
-            found.append("%s %s" % (argv[0], number.group(0) if number else "?"))
-    return ", ".join(found)
+    """Of the programs beside dlock."""
+    return versions("flock", "redis-server", "etcd", "consul", "sem")
 
 
 def parse_options(parser):

@@ -9,6 +9,9 @@ import contextlib
 import io
 import json
 import os
+import re
+import shutil
+import subprocess
 from collections import namedtuple
 
 CANNOT_RUN = 77
@@ -38,6 +41,22 @@ def replace_file(path, text):
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
+
+
+def first_line(*words):
+    """Of what the program says; empty if it cannot be run."""
+    try:
+        said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.decode("utf-8", "replace").split("\n")[0]
+
+
+def versions(*programs):
+    """Of those that are installed, as they give them."""
+    found = [(name, re.search(r"\d+(\.\d+)+|\d{8}", first_line(name, "version" if name == "consul" else "--version")))
+             for name in programs if shutil.which(name)]
+    return ", ".join("%s %s" % (name, number.group() if number else "?") for name, number in found)
 
 
 def show(table, markdown):

@@ -17,8 +17,8 @@ import time
 sys.path[:0] = [(HERE := os.path.dirname(os.path.abspath(__file__))), os.path.join(HERE, "..", "lib")]
 
 # pylint: disable=wrong-import-position
-from figures import report_of, Table
-from machine import Servers, machine, versions
+from figures import report_of, Table, versions
+from machine import PROGRAMS, Servers, machine
 from parts import PARTS, plan
 from results import Results, copy_plots, lacking, without_figures, write_pages, PLOTS
 from runner import Runner
@@ -81,7 +81,7 @@ def prove(options):
         return 0
     os.makedirs(folder, exist_ok=True)
     results = Results(os.path.join(folder, "proof.json"), {
-        "revision": revision, "seed": seed, "minutes": options.minutes, "machine": machine(), "versions": versions(),
+        "revision": revision, "seed": seed, "minutes": options.minutes, "machine": machine(), "versions": versions(*PROGRAMS),
         "servers": servers.paths, "begun": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())})
     if results.facts["minutes"] != options.minutes:
         raise Refused("%s is of a plan of %g minutes: go on with PROOF_MINUTES=%g, or remove it" % (

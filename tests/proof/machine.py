@@ -4,25 +4,12 @@ import os
 import platform
 import re
 import shutil
-import subprocess
+
+from figures import first_line
 
 # What may stand in the place of redis-server: the kind, and what its --version says.
 SERVERS = {"Redis 8": r"^Redis server v=8\.", "Valkey": r"^Valkey server v="}
 PROGRAMS = ("gcc", "clang", "python3", "bats", "redis-server", "flock", "etcd", "consul", "sem")
-
-
-def first_line(*words):
-    try:
-        said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.decode("utf-8", "replace").split("\n")[0]
-
-
-def versions():
-    found = [(name, re.search(r"\d+(\.\d+)+|\d{8}", first_line(name, "version" if name == "consul" else "--version")))
-             for name in PROGRAMS if shutil.which(name)]
-    return ", ".join("%s %s" % (name, number.group() if number else "?") for name, number in found)
 
 
 def machine():
