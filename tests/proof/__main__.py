@@ -86,6 +86,7 @@ def prove(options):
     if results.facts["minutes"] != options.minutes:
         raise Refused("%s is of a plan of %g minutes: go on with PROOF_MINUTES=%g, or remove it" % (
             results.path, results.facts["minutes"], results.facts["minutes"]))
+    results.facts["servers"].update(servers.paths)
     build(options.root, os.path.join(folder, "tree"), revision)
 
     def done(job, result):
@@ -93,9 +94,10 @@ def prove(options):
         print("%s: %s (%d s)%s" % (job.name, result["status"], result["seconds"], ": " + result["why"] if "why" in result else ""), flush=True)
 
     for name, why in not_run.items():
-        results.add(name, status="not run", why=why)
+        if results.lacks(name):
+            results.add(name, status="not run", why=why)
     runner = Runner(os.path.join(folder, "tree"), folder, lambda job: servers.environment(job, folder), done)
-    runner.run([job for job in jobs if job.name not in results.jobs])
+    runner.run([job for job in jobs if results.lacks(job.name)])
     if options.document:
         write_pages(results.done, options.document, PARTS)
         copy_plots(folder, options.document)

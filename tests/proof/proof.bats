@@ -131,6 +131,18 @@ PLAN
     grep -qx old "$ROOT/doc/reliability.md"
 }
 
+@test "a job whose server was not there runs when it is, and what has run stays if it is not there any more" {
+    printf '#!/bin/sh\necho Valkey server v=8.0.0\n' >"$T/valkey"
+    chmod +x "$T/valkey"
+    fails_with 0 '' proof --only campaign-valkey,soak
+    equals "$(result campaign-valkey/redis)" 'not run'
+    fails_with 0 '0 failed' proof --only campaign-valkey,soak --servers "$T/valkey"
+    equals "$(result campaign-valkey/redis)" passed
+    fails_with 0 '' proof --only campaign-valkey,soak
+    equals "$(result campaign-valkey/redis)" passed
+    equals "$(grep -c '^begin soak' "$T/ran")" 1
+}
+
 @test "nothing is begun with a changed tree, or with a page that lacks the markers" {
     echo '# more' >>"$ROOT/Makefile"
     fails_with 2 'Makefile is changed' proof

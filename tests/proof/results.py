@@ -32,6 +32,10 @@ class Results:
         self.jobs[name] = result
         replace_file(self.path, json.dumps(self.done, indent=1, ensure_ascii=False) + "\n")
 
+    def lacks(self, name):
+        """Whether this job has not run: what it lacked before may be there now, and the reverse."""
+        return self.jobs.get(name, {"status": "not run"})["status"] == "not run"
+
     def failed(self):
         return [name for name, result in self.jobs.items() if result["status"] == "failed"]
 
