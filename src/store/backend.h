@@ -109,8 +109,8 @@ struct backend {
                              struct errmsg *);
 
     /* For a store that may not see all holders, after a look that found none: acquires the lock and
-     * releases it at once. LOCK_OK: the lock is free, or *state has been filled in again and names
-     * the holder. NULL: look() sees all holders. */
+     * releases it at once. LOCK_OK: the lock is free, or *state has been filled in again and says
+     * that the lock is held, perhaps by an unknown holder. NULL: look() sees all holders. */
     enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *,
                               struct errmsg *);
 

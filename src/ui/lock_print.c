@@ -48,7 +48,8 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
     return "";
 }
 
-/* "today 03:00:02 +0100 to 03:14:11 +0100 (14m9s)"; if the clock was set back meanwhile, without the length */
+/* "today 03:00:02 +0100 to 03:14:11 +0100 (14m9s)"; if the clock was set back meanwhile, without
+ * the length */
 static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
 {
     char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE];

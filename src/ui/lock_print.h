@@ -9,8 +9,8 @@
 /* Enough for each of these texts. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
-/* The NAME that the key has after the prefix and scope; the whole key if it does not begin with the prefix.
- * Returns text. */
+/* The NAME that the key has after the prefix and scope; the whole key if it does not begin with the
+ * prefix. Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
 /* "ann@host (pid 12, backup; running) since ..., lease ends in 5m; usually 12m, about 4m left".
@@ -29,9 +29,9 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
 /* The holders as an array of objects. */
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
 
-/* Prints the object of --acquire and --attach to stdout, in one line: key, scope, full_key, acquired,
- * owner, fence, acquired_at, expires_at, mode, and slot if there is one. Unknown members (token "",
- * fence 0, times 0) are null. */
+/* Prints the object of --acquire and --attach to stdout, in one line: key, scope, full_key,
+ * acquired, owner, fence, acquired_at, expires_at, mode, and slot if there is one. Unknown members
+ * (token "", fence 0, times 0) are null. */
 void lease_json_print(const struct lease *lease, const char *scope);
 
 /* "nightly: the last success ended today 03:14:11 +0100 on web3, 5h2m ago". */

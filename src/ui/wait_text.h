@@ -20,8 +20,8 @@ const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE]);
 
 /* Why the lock is refused; `slots` is 0 in a mode without slots: "held by ann@web3 (pid 12,
- * backup) since 02:59:58 +0100", "2 of 2 slots are taken; held by ...", "free, but others have waited longer". `life` is
- * that of the holder's process. */
+ * backup) since 02:59:58 +0100", "2 of 2 slots are taken; held by ...", "free, but others have
+ * waited longer". `life` is that of the holder's process. */
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE]);
 

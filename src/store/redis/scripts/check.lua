@@ -2,6 +2,7 @@
 --
 -- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
 -- ARGV: token, take id ("": the token alone counts), the least fence of the lock (optional)
+-- Returns say_ours(); {"released", ""}; {"gone" or "other", "forced USER@HOST", "ended" or ""}
 
 -- include common.lua holders.lua
 

@@ -2,6 +2,7 @@
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: for how long (ms; 0: end the pause), USER@HOST, why, id of the request
+-- Returns {"done"}; {"none"}: there was no pause to end; {"unusable", key, what is wrong with it}
 
 -- include common.lua holders.lua queue.lua
 

@@ -141,8 +141,8 @@ local function call_waiter(waiter, now)
   return {id = waiter.id, ends = waiter.turn}
 end
 
--- Calls all waiters before the asker at once. Each must show now that it is alive, so that the
--- asker does not have to wait for one after the other.
+-- Calls the waiters between the first and the asker, all at once. Each must show now that it is
+-- alive, so that the asker does not have to wait for one after the other.
 local function call_before(asker, now)
   for _, id in ipairs(try('ZRANGE', queue, 1, NEAR - 1)) do
     if id == asker then return end
