@@ -33,11 +33,13 @@ const char *holder_format(const struct holder *holder, const char *life,
     return text;
 }
 
-/* The time is from the holder's clock: a time that is in the future here would only confuse. */
+/* The time is from the holder's clock: a time that is in the future here would only confuse. A record
+ * that could not be read to its end may have left a time, too. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char time[40] = "";
-    if (holder->since_wall_ms > 0 && holder->since_wall_ms <= wall_now_ms() && !holder->kept)
+    if (holder->known && !holder->kept && holder->since_wall_ms > 0 &&
+        holder->since_wall_ms <= wall_now_ms())
         wall_format_local(holder->since_wall_ms, time, sizeof time);
     snprintf(text, HOLDER_TEXT_SIZE, "%s%s", time[0] != '\0' ? " since " : "", time);
     return text;

@@ -25,8 +25,8 @@ const char *holder_format(const struct holder *holder, const char *life,
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE]);
 
-/* " since 02:59:58 +0100"; "" if the time is not known or is in the future by our clock, or if
- * only --hold-at-least still keeps the lock. */
+/* " since 02:59:58 +0100"; "" if the holder or the time is not known, if the time is in the future
+ * by our clock, or if only --hold-at-least still keeps the lock. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
 
 /* "paused by ann@web3 until 14:00:00 +0100; message: why". */
