@@ -271,6 +271,31 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
+@test "a frozen sharer whose lease was released: flock(1) is not passed by if a reading of /proc/locks omits it" {
+    share frozen -s --owner=me -t 60s job
+    share other -s job
+    kill -STOP "$(pid_of frozen)"
+    wait_until 10 is_frozen frozen
+    dlock --release --owner=me job
+    hold first
+    LD_PRELOAD=$HELPERS/fault_locks_omitted.so dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/first.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    exec 9<"$F"
+    flock -s -n 9
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    sleep 1
+    [ ! -e "$T/first" ]
+    exec 9<&-
+    wait_until 10 test -e "$T/first"
+    kill -CONT "$(pid_of frozen)"
+    touch "$T/first.end" "$T/frozen.end"
+    wait "$(pid_of first)"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
 @test "taken away by force: the command is stopped, and another may have the lock at once" {
     share a -t 60s job
     run dlock --force-release job

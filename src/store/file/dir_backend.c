@@ -248,16 +248,20 @@ static enum lock_result confirm(const struct take *take, int place)
 }
 
 /* True if the flock(2) that refuses us belongs only to holders that have not noticed their release;
- * otherwise flock(1) may have locked the file as well. */
+ * otherwise flock(1) may have locked the file as well. The kernel omits a lock from a reading if
+ * other locks are released meanwhile, up to one reading in 25, so several readings must agree. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
-    enum { HOLDERS_MOST = 64 };
+    enum { HOLDERS_MOST = 64, READINGS = 5 };
     struct flock_file open_file;
     struct flock_holder found[HOLDERS_MOST];
     if (survey->held > 0 || survey->released == 0 || survey->released >= HOLDERS_MOST)
         return false;
-    return proc_locks_holders(file->fd, &open_file, found, HOLDERS_MOST) <=
-           (size_t)survey->released;
+    for (int i = 0; i < READINGS; i++)
+        if (proc_locks_holders(file->fd, &open_file, found, HOLDERS_MOST) >
+            (size_t)survey->released)
+            return false;
+    return true;
 }
 
 static enum lock_result take_in_section(const struct take *take)

@@ -23,7 +23,8 @@ struct flock_holder {
 /* Lists the flock(2) locks on the file of an open descriptor, even one opened with O_PATH; *file is
  * set to that file. Each lock belongs to an open file, which other processes may have inherited,
  * but is listed under the process that acquired it. In a pid namespace other than the first, the
- * kernel omits locks whose pid is not visible there. Returns the number of entries in `holders`. */
+ * kernel omits locks whose pid is not visible there; it may omit others, too, if locks on any file
+ * are released during the reading. Returns the number of entries in `holders`. */
 size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *holders,
                           size_t room);
 
