@@ -755,6 +755,9 @@ TEST(test_unused_variables)
          "DLOCK_LOCK_DIR has no effect: the lock is in Redis (DLOCK_REDIS)"},
         {"LOCK_DIR=/d REDIS=redis://h", "--attach job", ""}, /* records attached locks there */
         {"CACERT=/c REDIS=redis://h", "--print-config job", ""},
+        {"SLOTS=2", "-x --lock-file=/f true", ""},          /* -x overrides it */
+        {"HELD=x CACERT=/c", "--retry-for=1 job true", ""}, /* an outer lock may be in Redis */
+        {"CACERT=/c", "--extend --retry-for=1", ""},        /* so may an attached one */
     };
     FOR_ROWS(row, rows)
     {
