@@ -226,7 +226,7 @@ complete -c dlock -n __dlock_takes_options -s c -l command -x -d 'Run this with 
 complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Print what is done'
 complete -c dlock -n __dlock_takes_options -s q -l quiet -d 'Print only errors'
 complete -c dlock -n __dlock_takes_options -l json -d 'Print results and failures as JSON'
-complete -c dlock -n __dlock_takes_options -l syslog -d 'Also send messages to syslog'
+complete -c dlock -n __dlock_takes_options -l syslog -d 'Also send messages of dlock to syslog'
 complete -c dlock -n __dlock_takes_options -l report -r -F -d 'Append one line of JSON about the run'
 complete -c dlock -n __dlock_takes_options -l config -r -F -d 'Read this file instead of the user\'s and the system\'s'
 complete -c dlock -n __dlock_takes_options -s V -l version -d 'Print the version; with -v, the licences as well'

@@ -109,7 +109,7 @@ OPTION(ON_EXPIRE, "on-expire", 0, choice, AT(warn_on_expire), "stop", "stop|warn
 OPTION(STOP_SIGNAL, "stop-signal", 0, stop_signal, AT(stop_signal), "TERM", "SIG", WATCHING,
        ON_STOP, "first signal to the command when the lease ends")
 OPTION(GRACE, "grace", 0, duration, AT(grace), NULL, "DURATION", WATCHING, ON_STOP | ON_HEARTBEAT,
-       "how long before the lease's end to send it; KILL at the end, or so long after a loss "
+       "how long before the lease's end to send it; KILL at the end, or that long after a loss "
        "(default: min(10s, ttl/10))")
 OPTION(HEARTBEAT, "heartbeat", 0, flag, AT(heartbeat), NULL, NULL, BY(RUN) | SHOWN, ON_END,
        "each WATCHDOG=1 from the command (sd_notify) extends the lease by --ttl")
