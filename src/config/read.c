@@ -178,10 +178,10 @@ static enum settings_result choose_action(struct options *options, struct errmsg
 }
 
 /* True if the words request JSON; for a command line that could not be read to its end. */
-static bool asks_for_json(int argc, char **argv)
+static bool asks_for_json(char **argv)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--json") == 0)
+    for (char **word = argv + 1; *word != NULL && strcmp(*word, "--") != 0; word++)
+        if (strcmp(*word, "--json") == 0)
             return true;
     return false;
 }
@@ -198,7 +198,7 @@ static enum settings_result read_command_line(struct options *options, int argc,
         options->action != ACTION_CURRENT)
         options->name = name_of_lock_file(&options->settings);
     if (result != SETTINGS_OK) {
-        options->json = options->json || asks_for_json(argc, argv);
+        options->json = options->json || asks_for_json(argv);
         return result;
     }
     if (action_result != SETTINGS_OK) {
