@@ -302,6 +302,12 @@ int64_t proc_pid_space(void)
     return namespace_number("/proc/self/ns/pid");
 }
 
+/* The number is PID_NS_INIT_INO of <linux/nsfs.h>, which is the same in all kernels since 3.8. */
+bool proc_pid_space_is_first(void)
+{
+    return proc_pid_space() == 0xEFFFFFFC;
+}
+
 /* --- children ------------------------------------------------------------ */
 
 /* Adds the children that one thread of `pid` forked. False if there is no list of them. */

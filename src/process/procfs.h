@@ -79,6 +79,10 @@ int64_t proc_boot_offset(void);
  * same number at the same time. 0: unknown. */
 int64_t proc_pid_space(void);
 
+/* True in the pid namespace that the system was booted with, the only one in which the kernel
+ * shows everything about every process. False if it is not known. */
+bool proc_pid_space_is_first(void);
+
 struct pids {
     pid_t *list; /* the caller frees it */
     size_t count, room;

@@ -239,13 +239,20 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-@test "a frozen sharer whose lease was released: an exclusive waiter gets the lock once the others have left" {
+# frozen_sharer: a frozen sharer whose lease was released, and another that holds the lock still.
+frozen_sharer() {
     share frozen -s --owner=me -t 60s job
     share other -s job
     kill -STOP "$(pid_of frozen)"
     wait_until 10 is_frozen frozen
     dlock --release --owner=me job
     hold first
+}
+sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
+
+@test "a frozen sharer whose lease was released: an exclusive waiter gets the lock once the others have left" {
+    sees_all_locks || skip 'a pid namespace that hides locks'
+    frozen_sharer
     dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- &
     echo $! >"$T/first.pid"
     wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
@@ -272,12 +279,8 @@ goes_on_after_the_other() {
 }
 
 @test "a frozen sharer whose lease was released: flock(1) is not passed by if a reading of /proc/locks omits it" {
-    share frozen -s --owner=me -t 60s job
-    share other -s job
-    kill -STOP "$(pid_of frozen)"
-    wait_until 10 is_frozen frozen
-    dlock --release --owner=me job
-    hold first
+    sees_all_locks || skip 'a pid namespace that hides locks'
+    frozen_sharer
     LD_PRELOAD=$HELPERS/fault_locks_omitted.so dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- &
     echo $! >"$T/first.pid"
     wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
@@ -290,6 +293,27 @@ goes_on_after_the_other() {
     exec 9<&-
     wait_until 10 test -e "$T/first"
     kill -CONT "$(pid_of frozen)"
+    touch "$T/first.end" "$T/frozen.end"
+    wait "$(pid_of first)"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "a frozen sharer whose lease was released: flock(1) is not passed by in a container, which does not see it" {
+    unshare -pf --mount-proc --kill-child true 2>/dev/null || skip 'no namespaces here'
+    frozen_sharer
+    exec 9<"$F"
+    flock -s -n 9
+    unshare -pf --mount-proc --kill-child dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- 9<&- &
+    echo $! >"$T/first.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    sleep 1
+    [ ! -e "$T/first" ]
+    exec 9<&-
+    kill -CONT "$(pid_of frozen)"
+    wait_until 10 test -e "$T/first"
     touch "$T/first.end" "$T/frozen.end"
     wait "$(pid_of first)"
     wait "$(pid_of frozen)"

@@ -58,6 +58,7 @@
 
 #include "lock/format.h"
 #include "lock/history.h"
+#include "process/procfs.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -249,13 +250,15 @@ static enum lock_result confirm(const struct take *take, int place)
 
 /* True if the flock(2) that refuses us belongs only to holders that have not noticed their release;
  * otherwise flock(1) may have locked the file as well. The kernel omits a lock from a reading if
- * other locks are released meanwhile, up to one reading in 25, so several readings must agree. */
+ * other locks are released meanwhile, up to one reading in 25, so several readings must agree. It
+ * always omits locks whose process cannot be seen, or has ended, in a container. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64, READINGS = 5 };
     struct flock_file open_file;
     struct flock_holder found[HOLDERS_MOST];
-    if (survey->held > 0 || survey->released == 0 || survey->released >= HOLDERS_MOST)
+    if (survey->held > 0 || survey->released == 0 || survey->released >= HOLDERS_MOST ||
+        !proc_pid_space_is_first())
         return false;
     for (int i = 0; i < READINGS; i++)
         if (proc_locks_holders(file->fd, &open_file, found, HOLDERS_MOST) >
