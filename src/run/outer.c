@@ -295,7 +295,8 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir)
 enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
                              struct lease *lease, struct bound bound, struct errmsg *why)
 {
-    if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, key) != 0)
+    bool is_key = backend->lock_file != NULL || strcmp(held->key, key) == 0;
+    if (strcmp(held->backend, backend->kind) != 0 || !is_key)
         return LOCK_GONE;
     *lease =
         (struct lease){.key = key, .token = held->token, .take_id = held->take_id, .outside = true};

@@ -634,6 +634,8 @@ P
         wait_until 10 flock -n "$T/exact" true
     done
     fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' && dlock --lock-file='$T/exact' echo in; exit \$?"
+    run timeout 20 sh -c "dlock --attach --name=a --lock-file='$T/exact' && dlock --name=b --lock-file='$T/exact' echo in; exit \$?"
+    equals "$status $output" '0 in' # the file is the lock, whatever its name
     run dlock --lock-file="$T/exact" dlock --current --json --lock-file="$T/exact"
     equals "$status" 0
     [[ $output == *'"mode":"exclusive","expires_at":null,"ttl_remaining":null}' ]]
