@@ -36,7 +36,7 @@ not_served() {
     fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\))" dlock "$@"
 }
 
-@test "without a permission that a take needs: exit 77, the user and the command named, nothing run, nothing left" {
+@test "without a permission needed to acquire: exit 77 naming the user and the command, nothing is run, nothing is left" {
     local command
     for command in EVAL EVALSHA GET SET PEXPIRE TIME HMGET HSET; do
         without "${command,,}"
@@ -48,7 +48,7 @@ not_served() {
     done
 }
 
-@test "without a permission that one action needs, that action is refused, the others work" {
+@test "without a permission that only some actions need, those are refused and the others work" {
     local token
     without pttl
     run dlock job echo in
@@ -78,7 +78,7 @@ not_served() {
     not_served SCAN --list
 }
 
-@test "a command that may not release says so, and its status counts" {
+@test "if the user may not release the lock, a message says so and the command's status is returned" {
     without del
     run dlock job sh -c 'exit 3'
     equals "$status" 3
@@ -89,7 +89,7 @@ not_served() {
     grep -qE "could not be released: .*refuses the user locker.*(command ZREM:|'zrem' command)" <<<"$output"
 }
 
-@test "optional permissions may be missing, without a word" {
+@test "missing optional permissions cause no message" {
     local words
     for words in 'hget hincrby zcount zrank zcard pubsub' 'client|setname client|id client|tracking client|caching' 'client|id' 'client|caching'; do
         # shellcheck disable=SC2086
@@ -107,7 +107,7 @@ not_served() {
     done
 }
 
-@test "keys that the user may not touch: exit 77, the keys named" {
+@test "keys that the user may not access: exit 77 naming the keys" {
     fails_with 77 'the user locker, which needs the keys other:job and \{other:job\}:\*: it answered: NOPERM' \
         dlock --prefix=other: job touch "$T/ran"
     redis acl setuser locker resetkeys '~dlock:*' >/dev/null
@@ -116,14 +116,14 @@ not_served() {
     equals "$(redis exists dlock:job)" 0
 }
 
-@test "a database that needs SELECT, and a user without it: exit 77, nothing in another database" {
+@test "a user without SELECT on another database: exit 77, nothing is written to database 0" {
     without select
     DLOCK_REDIS+='?db=2' fails_with 77 "user locker: it answered: NOPERM .*'select'" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis exists dlock:job)" 0
 }
 
-@test "a permission that is taken away while the lock is held is no lost lock" {
+@test "a permission revoked while the lock is held does not count as a lost lock" {
     hold_lock job -t 1h # looked at every ten seconds, and after news
     redis acl log reset >/dev/null
     redis acl setuser locker -eval -evalsha -get -pttl -del >/dev/null
@@ -139,7 +139,7 @@ not_served() {
     grep -qE "could not be released: .*(command DEL:|'del' command)" "$T/held.err"
 }
 
-@test "a waiter that may not queue, or not be called, polls, and -v says why" {
+@test "a waiter that may not join the queue or be notified polls instead, and -v says why" {
     local word
     redis set dlock:job another >/dev/null
     for word in zadd publish subscribe unsubscribe multi exec; do
@@ -157,7 +157,7 @@ not_served() {
     [[ $output == *'cannot notify waiters'*'channel'* ]]
 }
 
-@test "a waiter that may not queue gets the lock soon after it is free" {
+@test "a waiter that may not join the queue acquires the lock soon after its release" {
     redis acl setuser locker -zadd >/dev/null
     redis set dlock:job another px 60000 >/dev/null
     dlock -v job sh -c 'echo in >>"$T/order"' 2>"$T/a.err" 3>&- 4>&- &
@@ -168,7 +168,7 @@ not_served() {
     ended a
 }
 
-@test "with the manual's permissions every action works and nothing is refused" {
+@test "with the permissions in the manual every action works and the server refuses nothing" {
     dlock --acquire --owner=me -t 60 job
     fails_with 75 '' dlock -w 0.3 job true
     dlock --status job
@@ -182,14 +182,14 @@ not_served() {
     equals "$(redis acl log | grep -c reason)" 0
 }
 
-@test "a sharer that cannot be known keeps the lock: no server's way to refuse makes it free" {
+@test "a sharer that cannot be read still holds the lock, however the server words its refusal" {
     start_redis other --rename-command ZRANGE ''
     fails_with 78 'it answered: ERR Unknown .*called from script.*\(ZRANGE\)' \
         dlock --fallback=file -r "unix://$T/other.sock" -s job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
-@test "a command that the server does not have is no outage: exit 78, the command named, no fallback to a file" {
+@test "a command missing on the server is no outage: exit 78 naming the command, no fallback to a file" {
     start_redis other --rename-command HSET ''
     fails_with 78 'it does not know the command HSET: it answered: ERR Unknown .*called from script;' \
         dlock --fallback=file -r "unix://$T/other.sock" job touch "$T/ran"

@@ -31,7 +31,7 @@ ends() {
 }
 
 # bats test_tags=slow
-@test "the server's clock is set back: an expiry from another client, or a heartbeat, counts from then on" {
+@test "the server's clock is set back: a new expiry or a heartbeat counts from the time it was set" {
     runs set -t 15s
     runs extended -t 15s
     runs shared -t 15s -s
@@ -65,7 +65,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
 }
 
 # bats test_tags=slow
-@test "the server's clock is set forward and back again: a run has the whole of its lease" {
+@test "the server's clock is set forward and back again: the run keeps its whole lease" {
     dlock -t 18s --grace=100ms job -- sleep 12 2>"$T/err" 3>&- 4>&- &
     local run=$!
     wait_until 10 eval '[ "$(redis exists dlock:job)" = 1 ]'
@@ -81,7 +81,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
 }
 
 # bats test_tags=slow
-@test "the server's clock is set forward: a run is stopped before the server lets others have the lock" {
+@test "the server's clock is set forward: the run is stopped before the server lets others acquire the lock" {
     runs job -t 30s --grace=2s
     set_wall 20
     dlock -w 60 job -- sh -c '! kill -0 "$(cat "$T/job.held")"' 2>/dev/null 3>&- 4>&- &
@@ -92,7 +92,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
 }
 
 # bats test_tags=slow
-@test "the server's clock is set back: a run ends with its lease, and not as much later" {
+@test "the server's clock is set back: the run still ends with its lease, not later" {
     local start
     start=$(now)
     runs exclusive -t 6s
@@ -102,7 +102,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
     ends 124 12000 "$start"
 }
 
-@test "the server's clock is set forward beyond the lease: the lock is lost, and the run is stopped at once" {
+@test "the server's clock is set forward beyond the lease: the lock is lost and the run is stopped at once" {
     runs job -t 1h --grace=1s
     sleep 0.5 # the first check is over, the next one comes after ten seconds
     set_wall 7200
@@ -110,7 +110,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
     grep -q 'lost' "$T/job.err"
 }
 
-@test "the server's clock is set back: the lock of a dead holder is held that much longer, unless it is forced" {
+@test "the server's clock is set back: a dead holder's lock lasts that much longer, unless it is released by force" {
     runs job -t 2s
     kill -KILL "${PIDS[0]}"
     wait "${PIDS[0]}" || true

@@ -113,7 +113,7 @@ end_move() {
 
 # --- locks in a Cluster ------------------------------------------------------
 
-@test "a lock of each node is taken, shared, nested and released, whichever node is asked first" {
+@test "a lock on any node can be acquired, shared, nested and released, whichever node is asked first" {
     local node seed lock
     for node in 1 2 3; do
         lock=$(name $node)
@@ -128,7 +128,7 @@ end_move() {
     done
 }
 
-@test "a lock of each node is paused and resumed, whichever node is asked first; waiters get it then" {
+@test "a lock on any node can be paused and resumed, whichever node is asked first; waiters acquire it then" {
     local node lock
     for node in 1 2 3; do
         lock=$(name $node)
@@ -146,7 +146,7 @@ end_move() {
     done
 }
 
-@test "the slot of a key is that of the specification, and what the server says" {
+@test "the computed slot of a key matches the specification and the server" {
     # 0x31C3 is the check value of CRC16; the others are the specification's.
     equals "$(cli 1 cluster keyslot 123456789)" $((0x31C3))
     local lock seed
@@ -158,7 +158,7 @@ end_move() {
     done
 }
 
-@test "a name whose lock would be spread over two slots is refused, with what is wrong with it" {
+@test "a name whose keys would fall into two slots is refused, and the message says why" {
     local lock
     for lock in 'a}b' '{}x' 'foo{}{bar}'; do
         fails_with 78 "the key dlock:.* cannot be a lock in a Cluster: with a '}' and no \{tag\}" dlock "$lock" touch "$T/ran"
@@ -168,7 +168,7 @@ end_move() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a node that is dead, or does not answer, is passed over; none left: exit 69 with how many there are" {
+@test "a dead or silent node is skipped; if none is left: exit 69 with how many were tried" {
     local lock dead start
     lock=$(name 3)
     dead=$(free_ports 2)
@@ -183,7 +183,7 @@ end_move() {
         dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${dead#* }" --retry-for=0 "$lock" true
 }
 
-@test "those who wait are called in the order in which they came, whichever node they asked first" {
+@test "waiters are called in the order in which they came, whichever node they asked first" {
     local lock label
     lock=$(name 3)
     hold_lock "$lock"
@@ -204,7 +204,7 @@ waiting() {
     [ "$(cli "$1" zcard "$(queue_of "$2")")" = $((count - 96)) ]
 }
 
-@test "--list shows the locks of all nodes in one order, and no other client's that could be none of ours" {
+@test "--list merges the locks of all nodes in one order, and omits keys that cannot be dlock's" {
     local node locks=("$(name 1)" "$(name 2)" "$(name 3)") others=()
     export DLOCK_PREFIX=list:
     for node in 1 2 3; do
@@ -227,7 +227,7 @@ waiting() {
     equals "$(dlock --list --all --json --retry-for=60s | grep '"locked":false' | grep -c '"outcome":"lost"')" 3
 }
 
-@test "the permissions that the manual names are enough, on every node" {
+@test "the permissions in the manual are enough on every node" {
     local lock node
     redis() { for node in 1 2 3 5 6; do cli $node "$@" || true; done; }
     manual_user
@@ -244,7 +244,7 @@ waiting() {
         dlock -r "redis+cluster://locker:wrong@127.0.0.1:${PORT[1]}" "$lock" true
 }
 
-@test "--doctor asks the node that has the key of its trial, whichever node is asked first, and leaves nothing" {
+@test "--doctor tests the node that owns its test key, whichever node is asked first, and leaves nothing" {
     local lock node seed
     for node in 1 3; do
         lock=$(name $node)
@@ -263,7 +263,7 @@ waiting() {
 
 # --- a slot that moves -------------------------------------------------------
 
-@test "a slot is moved while its lock is held: watched and extended all the way, and released on its node" {
+@test "a slot moves while its lock is held: the lock is watched and extended throughout, and released on the new node" {
     local lock slot key
     lock=$(name 1) slot=$(slot "$lock")
     cat >"$T/beat.sh" <<'B'
@@ -297,7 +297,7 @@ B
     is_free 2 "$lock"
 }
 
-@test "a lock is released at once while its slot is being moved, and who waits has it when that is done" {
+@test "a lock is released at once while its slot moves, and a waiter acquires it after the move" {
     local lock slot key start waiter
     lock=$(name 3) slot=$(slot "$lock")
     hold_lock "$lock"
@@ -320,7 +320,7 @@ B
     [ -e "$T/ran" ]
 }
 
-@test "a lock that is released right after the move of its slot goes to all who wait, soon" {
+@test "a lock released right after its slot has moved soon goes to all its waiters" {
     local lock slot key label start
     lock=$(name 2) slot=$(slot "$lock")
     hold_lock "$lock"
@@ -338,7 +338,7 @@ B
     equals "$(sort "$T/order" | tr '\n' ' ')" 'a b c '
 }
 
-@test "a lock that is removed at the node to which its slot was moved is lost, and that is seen at once" {
+@test "a lock removed on the node to which its slot has moved is lost, which is noticed at once" {
     local lock slot key start status=0
     lock=$(name 2) slot=$(slot "$lock")
     hold_lock "$lock"
@@ -353,7 +353,7 @@ B
     equals "$status" 124
 }
 
-@test "a slot is moved while others wait: none is lost, and they get the lock in their order" {
+@test "a slot moves while others wait: no waiter is lost, and they acquire the lock in order" {
     local lock slot key label
     lock=$(name 1) slot=$(slot "$lock")
     hold_lock "$lock"
@@ -376,7 +376,7 @@ B
 }
 all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ]; }
 
-@test "a take while a slot is moved is put off: no lock then, the lock once it is there, or exit 69" {
+@test "a lock whose slot is moving is acquired only after the move, otherwise exit 69" {
     local lock slot key
     lock=$(name 3) slot=$(slot "$lock")
     dlock "$lock" true # leaves the meta key
@@ -410,7 +410,7 @@ idle() {
     [ -n "$seconds" ] && [ "$seconds" -ge "$2" ] && [ "$seconds" -le "$3" ]
 }
 
-@test "a share is released as soon as the move of its slot is over: those who wait have the lock long before its lease ends" {
+@test "a shared lock is released as soon as its slot has moved: waiters need not wait for its lease to end" {
     local lock slot key waiter start status=0
     lock=$(name 2 share) slot=$(slot "$lock")
     mover
@@ -434,7 +434,7 @@ idle() {
     is_free 1 "$lock"
 }
 
-@test "a release while the move of a slot does not end: tried for five seconds, then one warning that says so" {
+@test "a release while a slot's move does not end is tried for five seconds, then one warning says so" {
     local lock slot start status=0
     lock=$(name 3) slot=$(slot "$lock")
     hold_lock "$lock" -s -t 60s
@@ -470,7 +470,7 @@ ask_all() {
     done
 }
 
-@test "what another process asks about a lock while its slot is being moved is answered once that is over" {
+@test "actions on a lock whose slot is moving are answered after the move" {
     local lock slot key
     lock=$(name 1) slot=$(slot "$lock")
     mover
@@ -490,7 +490,7 @@ ask_all() {
     dlock --resume "$lock"
 }
 
-@test "TRYAGAIN without end: whatever is asked says so when its outage is over, and asks some ten times a second at most" {
+@test "endless TRYAGAIN: every action says so once --retry-for is over, and retries at most about ten times a second" {
     local number asked all=('-n|true' '-w 60|true' --wait-until-free --status '--extend --owner=me' '--release --owner=me' --force-release '--pause=60s --message=move' --resume)
     fake_nodes 'TRYAGAIN Multiple keys request during rehashing of slot'
     export DLOCK_REDIS=redis+cluster://127.0.0.1:${FAKE[0]}
@@ -508,7 +508,7 @@ ask_all() {
 
 # --- nodes that fail ---------------------------------------------------------
 
-@test "a replica takes its master's place, twice: the lock is watched on, and released at the new master" {
+@test "a replica replaces its master twice: the lock is still watched, and is released on the new master" {
     local lock other blind status=0
     lock=$(name 5) other=$(name 5 other)
     export DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[1]}
@@ -537,7 +537,7 @@ ask_all() {
 }
 replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 6 | grep -c '^1')" = 2 ]; }
 
-@test "a node without a replica is killed: the lease ends as before, and no one gets its locks: exit 69" {
+@test "a node without a replica is killed: the lease ends as usual, and nobody can acquire its locks: exit 69" {
     local lock slot status=0
     lock=$(name 1) slot=$(slot "$lock")
     begin_move "$slot" 1 4
@@ -556,7 +556,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     [ ! -e "$T/ran" ]
 }
 
-@test "a connection that ends while it has no subscriber is made anew: no outage for a waiter that polls" {
+@test "a connection that ends before it has subscribed is replaced: no outage for a waiter that polls" {
     local lock node
     lock=$(name 3)
     for node in 1 2 3; do cli $node acl setuser bob on '>pw' '~*' '&*' +@all -subscribe; done
@@ -580,7 +580,7 @@ fake_nodes() {
 }
 end_fakes() { kill "$(cat "$T/fake.pid")"; }
 
-@test "nodes that send us round in circles: an outage after so many redirections" {
+@test "nodes that redirect in circles are an outage after a number of redirections" {
     local slot kind
     slot=$(slot job)
     for kind in MOVED ASK; do
@@ -600,7 +600,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a redirection that makes no sense is an outage" {
+@test "an invalid redirection is an outage" {
     local slot node
     slot=$(slot job)
     fake_nodes "MOVED $slot 127.0.0.1:0" "MOVED $slot 127.0.0.1:99999" "MOVED $slot 127.0.0.1:" "MOVED $slot 127.0.0.1" \
@@ -614,7 +614,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a node that is down, or cut off from the others, is left for another one" {
+@test "if a node is down or cut off from the others, another one is used" {
     local lock slot error
     lock=$(name 2) slot=$(slot "$lock")
     for error in 'CLUSTERDOWN The cluster is down' 'LOADING Redis is loading' 'MASTERDOWN Link with MASTER is down'; do
@@ -628,7 +628,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     [ ! -e "$T/ran" ]
 }
 
-@test "redirections by name, in brackets and without a host are followed" {
+@test "redirections by host name, with brackets and without a host are followed" {
     local lock slot host
     lock=$(name 1) slot=$(slot "$lock")
     for host in localhost 127.0.0.1 '[127.0.0.1]' ''; do
@@ -641,13 +641,13 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     fails_with 69 'node \[::1\]:1: ' dlock -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 "$lock" true
 }
 
-@test "a node of a Cluster as a plain redis:// says what to use instead" {
+@test "a Cluster node given as redis:// is refused with advice on the URL to use" {
     fails_with 78 'a node of a Cluster; use redis\+cluster://; it answered: MOVED' \
         dlock -r "redis://127.0.0.1:${PORT[1]}" "$(name 2)" touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
-@test "Ctrl-C while a slot is moved ends dlock at once" {
+@test "Ctrl-C while a slot moves ends dlock at once" {
     fake_nodes 'TRYAGAIN Multiple keys request during rehashing of slot'
     local status=0 start
     dlock -r "redis+cluster://127.0.0.1:${FAKE[0]}" --connect-timeout=60s job touch "$T/ran" 3>&- 4>&- &

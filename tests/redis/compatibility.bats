@@ -180,21 +180,21 @@ the_next_one_keeps_it() { promises they_expire we_leave_them_theirs; }
 
 # --- redis-py ------------------------------------------------------------------
 
-@test "redis-py's Lock: each side keeps the other out until the release, and its release of ours stops our command" { redis_py; we_exclude_each_other; }
-@test "redis-py's Lock: when a lease expires the other side gets the lock, not before, and keeps it" { redis_py; the_next_one_keeps_it; }
-@test "redis-py's Lock that is extended keeps us out until then" { redis_py; they_extend; }
-@test "redis-py extends our lease with our token" { redis_py; they_extend_ours; }
+@test "redis-py's Lock and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { redis_py; we_exclude_each_other; }
+@test "redis-py's Lock and dlock acquire the other's lock only after its lease has expired, and keep it" { redis_py; the_next_one_keeps_it; }
+@test "redis-py's Lock, extended, keeps dlock out until its new end" { redis_py; they_extend; }
+@test "redis-py can extend dlock's lease with dlock's token" { redis_py; they_extend_ours; }
 
 # --- node redlock --------------------------------------------------------------
 
-@test "redlock 4: each side keeps the other out until the release, and its release of ours stops our command" { redlock 4; we_exclude_each_other; }
-@test "redlock 4: when a lease expires the other side gets the lock, not before, and keeps it" { redlock 4; the_next_one_keeps_it; }
-@test "redlock 4 that extends keeps us out until then" { redlock 4; they_extend; }
-@test "redlock 4 extends our lease with our token" { redlock 4; they_extend_ours; }
-@test "redlock 5: each side keeps the other out until the release, and its release of ours stops our command" { redlock 5; we_exclude_each_other; }
-@test "redlock 5: when a lease expires the other side gets the lock, not before, and keeps it" { redlock 5; the_next_one_keeps_it; }
-@test "redlock 5 that extends keeps us out until then" { redlock 5; they_extend; }
-@test "redlock 5 extends our lease with our token" { redlock 5; they_extend_ours; }
+@test "redlock 4 and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { redlock 4; we_exclude_each_other; }
+@test "redlock 4 and dlock acquire the other's lock only after its lease has expired, and keep it" { redlock 4; the_next_one_keeps_it; }
+@test "redlock 4, extended, keeps dlock out until its new end" { redlock 4; they_extend; }
+@test "redlock 4 can extend dlock's lease with dlock's token" { redlock 4; they_extend_ours; }
+@test "redlock 5 and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { redlock 5; we_exclude_each_other; }
+@test "redlock 5 and dlock acquire the other's lock only after its lease has expired, and keep it" { redlock 5; the_next_one_keeps_it; }
+@test "redlock 5, extended, keeps dlock out until its new end" { redlock 5; they_extend; }
+@test "redlock 5 can extend dlock's lease with dlock's token" { redlock 5; they_extend_ours; }
 
 # several_keys MAJOR: one lock of redlock's over several keys.
 several_keys() {
@@ -215,11 +215,11 @@ several_keys() {
     [ ! -e "$T/ran" ]
 }
 
-@test "redlock 4 over several keys: one of them that is ours keeps it out of all" { several_keys 4; }
-@test "redlock 5 over several keys: one of them that is ours keeps it out of all" { several_keys 5; }
+@test "redlock 4 on several keys acquires none of them if dlock holds one" { several_keys 4; }
+@test "redlock 5 on several keys acquires none of them if dlock holds one" { several_keys 5; }
 
 # What both versions send where redlock itself is not to be had: all keys free, then SET with PX.
-@test "the multi-key script of redlock, by hand: one key that is ours keeps it out of all" {
+@test "redlock's script for several keys, sent by hand, acquires none of them if dlock holds one" {
     local script="for _, key in ipairs(KEYS) do if redis.call('exists', key) == 1 then return 0 end end
         for _, key in ipairs(KEYS) do redis.call('set', key, ARGV[1], 'PX', ARGV[2]) end return #KEYS"
     US=(--prefix= b)
@@ -235,12 +235,12 @@ several_keys() {
 
 # --- a shell script ------------------------------------------------------------
 
-@test "a script with SET NX PX: each side keeps the other out until the release, and its release of ours stops our command" { a_shell_script; we_exclude_each_other; }
-@test "a script with SET NX PX: when a lease expires the other side gets the lock, not before, and keeps it" { a_shell_script; the_next_one_keeps_it; }
-@test "a script with SET NX PX that extends keeps us out until then" { a_shell_script; they_extend; }
-@test "a script with SET NX PX extends our lease with our token" { a_shell_script; they_extend_ours; }
+@test "a script with SET NX PX and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { a_shell_script; we_exclude_each_other; }
+@test "a script with SET NX PX and dlock acquire the other's lock only after its lease has expired, and keep it" { a_shell_script; the_next_one_keeps_it; }
+@test "a script with SET NX PX that extends its lock keeps dlock out until its new end" { a_shell_script; they_extend; }
+@test "a script with SET NX PX can extend dlock's lease with dlock's token" { a_shell_script; they_extend_ours; }
 
-@test "a script that forgot the expiry keeps us out until it releases" {
+@test "a script that sets no expiry keeps dlock out until it releases" {
     a_shell_script
     redis set "$KEY" token NX
     fails_with 75 'held by another client' dlock -v -n "${US[@]}" touch "$T/ran"
@@ -253,10 +253,10 @@ several_keys() {
 
 # --- Laravel -------------------------------------------------------------------
 
-@test "Laravel's Cache::lock: each side keeps the other out until the release, and its release of ours stops our command" { laravel_8; we_exclude_each_other; }
-@test "Laravel's Cache::lock: when a lease expires the other side gets the lock, not before, and keeps it" { laravel_8; the_next_one_keeps_it; }
+@test "Laravel's Cache::lock and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { laravel_8; we_exclude_each_other; }
+@test "Laravel's Cache::lock and dlock acquire the other's lock only after its lease has expired, and keep it" { laravel_8; the_next_one_keeps_it; }
 
-@test "Laravel's lock without a time keeps us out, and forceRelease of ours stops our command" {
+@test "Laravel's lock without a time limit keeps dlock out, and its forceRelease stops dlock's command" {
     laravel_8
     local token status=0
     token=$(them acquire 0)
@@ -271,7 +271,7 @@ several_keys() {
     [ ! -e "$T/ran" ]
 }
 
-@test "Laravel with a serializer and we exclude each other, but our token releases nothing there" {
+@test "Laravel with a serializer and dlock exclude each other, but dlock's token releases nothing there" {
     laravel_8
     export SERIALIZE=1
     local token
@@ -286,7 +286,7 @@ several_keys() {
     [ ! -e "$T/ran" ]
 }
 
-@test "Laravel's keys are those in the manual, in each of its versions" {
+@test "each version of Laravel uses the keys that the manual gives" {
     local redis_prefix cache_prefix whole
     while read -r redis_prefix cache_prefix whole; do
         # This is version 8, which ends the prefix of the cache with a colon as
@@ -305,16 +305,16 @@ L
 
 # --- ShedLock, by hand ---------------------------------------------------------
 
-@test "ShedLock: each side keeps the other out until the release, and its release of ours stops our command" { shedlock safe; we_exclude_each_other; }
-@test "ShedLock: when a lease expires the other side gets the lock, not before, and keeps it" { shedlock safe; the_next_one_keeps_it; }
-@test "ShedLock that extends keeps us out until then" { shedlock safe; they_extend; }
-@test "ShedLock without safeUpdate keeps us out until its release, and keeps the lock that it took after our lease" {
+@test "ShedLock and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { shedlock safe; we_exclude_each_other; }
+@test "ShedLock and dlock acquire the other's lock only after its lease has expired, and keep it" { shedlock safe; the_next_one_keeps_it; }
+@test "ShedLock, extended, keeps dlock out until its new end" { shedlock safe; they_extend; }
+@test "ShedLock without safeUpdate keeps dlock out until its release, and keeps the lock acquired after dlock's lease" {
     shedlock default
     promises they_keep_us_out we_leave_them_theirs
 }
-@test "ShedLock without safeUpdate that extends keeps us out until then" { shedlock default; they_extend; }
+@test "ShedLock without safeUpdate, extended, keeps dlock out until its new end" { shedlock default; they_extend; }
 
-@test "ShedLock's lockAtLeastFor keeps us out after its task, and --hold-at-least keeps it out after ours" {
+@test "ShedLock's lockAtLeastFor keeps dlock out after its task, and --hold-at-least keeps ShedLock out after dlock's command" {
     shedlock safe
     local token start
     token=$(them acquire 60000)
@@ -330,7 +330,7 @@ L
     [ ! -e "$T/ran" ]
 }
 
-@test "ShedLock without safeUpdate that ends late takes our lock away or changes it, and our command is stopped" {
+@test "ShedLock without safeUpdate that ends late removes or changes dlock's lock, and the command is stopped" {
     shedlock default
     local token action status
     for action in release extend; do
@@ -347,12 +347,12 @@ L
 
 # --- Parse::Lock, by hand ------------------------------------------------------
 
-@test "Parse::Lock: each side keeps the other out until the release, and its release of ours stops our command" { parse; we_exclude_each_other; }
-@test "Parse::Lock: when a lease expires the other side gets the lock, not before, and keeps it" { parse; the_next_one_keeps_it; }
+@test "Parse::Lock and dlock exclude each other until the release; if it releases dlock's lock, the command is stopped" { parse; we_exclude_each_other; }
+@test "Parse::Lock and dlock acquire the other's lock only after its lease has expired, and keep it" { parse; the_next_one_keeps_it; }
 
 # --- Redisson, by hand ---------------------------------------------------------
 
-@test "Redisson's RLock keeps us out until its release, and ours makes it fail" {
+@test "Redisson's RLock keeps dlock out until its release, and fails while dlock holds the lock" {
     redisson
     local token
     token=$(them acquire 60000)
@@ -370,4 +370,4 @@ L
     them acquire 60000
 }
 
-@test "Redisson's RLock keeps us out until its expiry" { redisson; they_expire; }
+@test "Redisson's RLock keeps dlock out until it expires" { redisson; they_expire; }

@@ -5,7 +5,7 @@ setup() { common_setup; URL=unix://$T/redis.sock; }
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
 # bats test_tags=slow
-@test "a release that a Redis that hangs answers after the lease's end: no lost lock, and the run is remembered" {
+@test "a release that a hanging Redis answers after the lease's end is no lost lock, and the run is remembered" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     local late mode jobs
@@ -39,7 +39,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a Redis that hangs, or is gone, when the lease ends keeps dlock for a second at most" {
+@test "a Redis that hangs or is gone when the lease ends delays dlock by a second at most" {
     local start how
     for how in STOP KILL; do
         start_redis
@@ -54,7 +54,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a signal while a Redis that hangs keeps the release: one short try more, and the lock waits for its lease" {
+@test "a signal while a hanging Redis delays the release: one more short try, then the lock is left to its lease" {
     local signal dlock second
     start_redis
     for signal in TERM HUP; do
@@ -84,7 +84,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "Redis gone and the lease over: the local deadline stands" {
+@test "Redis is gone when the lease ends: the command is stopped at the local deadline" {
     start_redis
     hold_lock job -r "$URL" -t 2
     stop_redis
@@ -95,7 +95,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "Redis gone in the middle is no loss: the command runs on, one warning at the release" {
+@test "Redis goes away during a run: the command runs on, with one warning at the release" {
     start_redis
     hold_lock job -r "$URL" -t 60
     stop_redis
@@ -109,7 +109,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     within 6000 "$start"
 }
 
-@test "Redis down at start: retried within --retry-for, then exit 69 with what was tried; nothing run" {
+@test "Redis is down at the start: retried within --retry-for, then exit 69 with what was tried; nothing is run" {
     local start=$(now)
     fails_with 69 "unix://$T/redis.sock\?db=0: No such file or directory; tried [0-9]+ times in .*; the command was not run" \
         dlock -r "$URL" --retry-for=500ms job touch "$T/ran"
@@ -120,7 +120,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [[ $output == *'; tried once; the command'* ]]
 }
 
-@test "an outage is never retried longer than --wait, and with -n not at all" {
+@test "an outage is never retried for longer than --wait, and not at all with -n" {
     local start=$(now)
     run dlock -r "$URL" -w 200ms job touch "$T/ran"
     [ "$status" -eq 69 ]
@@ -131,7 +131,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "Redis that comes up within --retry-for is used" {
+@test "a Redis that comes up within --retry-for is used" {
     dlock -r "$URL" --retry-for=30 job touch "$T/ran" 3>&- &
     local dlock=$!
     wait_until 10 grep -q . "/proc/$dlock/cmdline"
@@ -155,7 +155,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [ "$status" -eq 0 ]
 }
 
-@test "no reply is trusted: garbage, endless, huge, cut off, nonsense, closed: exit 69, nothing run" {
+@test "no invalid reply is trusted (garbage, endless, huge, truncated, closed): exit 69, nothing is run" {
     local mode
     for mode in garbage huge endless cut nonsense close; do
         fake_redis $mode
@@ -166,7 +166,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     done
 }
 
-@test "errors of a server in trouble are retried as an outage" {
+@test "errors of a server in trouble are retried like an outage" {
     local error
     for error in 'LOADING Redis is loading' 'ERR Error running script: @user_script:3: -READONLY You cannot'; do
         fake_redis "error=$error"
@@ -176,7 +176,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     done
 }
 
-@test "a server that refuses us: exit 77 at once, with what it refused" {
+@test "a server that denies access: exit 77 at once, naming what it refused" {
     start_redis redis --requirepass secret
     fails_with 77 'NOAUTH Authentication required' dlock -r "$URL" job touch "$T/ran"
     fails_with 77 'WRONGPASS' dlock -r "unix://:wrong@$T/redis.sock" job touch "$T/ran"
@@ -197,27 +197,27 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a password if none is needed: refused, and the lock that was taken meanwhile is given back" {
+@test "a password that the server does not need is refused, and a lock acquired in between is given back" {
     start_redis
     fails_with 77 'AUTH' dlock -r "unix://:secret@$T/redis.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free
 }
 
-@test "a database that is not there: exit 78, and nothing is left in another one" {
+@test "a database that does not exist: exit 78, and nothing is left in another one" {
     start_redis
     fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=999" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free
 }
 
-@test "a Unix socket that we may not use: exit 77" {
+@test "a Unix socket that the user may not open: exit 77" {
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     start_redis redis --unixsocketperm 700
     fails_with 77 'Permission denied' setpriv --reuid=65534 --regid=65534 --clear-groups "$DLOCK" -r "$URL" job true
 }
 
-@test "the reply to a take is lost: the same token is asked for again, the command runs once, nothing is left" {
+@test "the reply to an acquire is lost: the request is repeated with the same token, the command runs once, nothing is left" {
     start_redis
     # Scripts are known already, so that the first call is the take itself.
     dlock -r "$URL" other true
@@ -227,7 +227,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     is_free
 }
 
-@test "the reply to a take is lost and its record is evicted: dlock does not wait for its own lock" {
+@test "the reply to an acquire is lost and its record evicted: dlock does not wait for its own lock" {
     start_redis
     dlock -r "$URL" other true
     local mode
@@ -241,7 +241,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     done
 }
 
-@test "the reply to the release is lost: asked again, and not called a lost lock" {
+@test "the reply to the release is lost: the release is repeated, and no lost lock is reported" {
     start_redis
     dlock -r "$URL" other true
     fake_redis lose=2 "$T/redis.sock"
@@ -250,7 +250,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     is_free
 }
 
-@test "the reply to the release is lost and another has the lock by then: still not a lost lock" {
+@test "the reply to the release is lost and another process holds the lock by then: no lost lock is reported" {
     start_redis
     dlock -r "$URL" other true
     fake_redis lose=2 "$T/redis.sock" SET dlock:job another NX PX 60000
@@ -259,7 +259,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     equals "$(redis get dlock:job)" another
 }
 
-@test "the lock is taken away and the reply to that release is lost: one loss is counted" {
+@test "the lock is lost and the reply to its release is lost: one loss is counted" {
     start_redis
     dlock -r "$URL" other true
     local call
@@ -293,7 +293,7 @@ next_keeps_it() {
     is_free
 }
 
-@test "the reply to --force-release is lost and the next one has the lock by then: that one keeps it, and the first is named" {
+@test "the reply to --force-release is lost and the lock has a new holder by then: the new one keeps it, the first is reported" {
     start_redis
     fails_with 1 'the lock is free' dlock -r "$URL" --force-release other
     hold_lock job -r "$URL"
@@ -308,7 +308,7 @@ next_keeps_it() {
     is_free
 }
 
-@test "the reply to --force-release of another client's lock is lost: told whose it was, and what is remembered goes with time" {
+@test "the reply to --force-release of another client's lock is lost: its holder is reported, and the record expires in time" {
     start_redis
     fails_with 1 'the lock is free' dlock -r "$URL" --force-release other
     redis set dlock:job another >/dev/null
@@ -318,7 +318,7 @@ next_keeps_it() {
     [ "$(redis pttl '{dlock:job}:meta')" -gt 0 ]
 }
 
-@test "the reply to --release is lost and the next one with the same --owner has the lock by then: that one keeps it" {
+@test "the reply to --release is lost and a new holder has the same --owner: the new holder keeps the lock" {
     start_redis
     dlock -r "$URL" other true
     dlock -r "$URL" --acquire --owner=me job >/dev/null
@@ -327,7 +327,7 @@ next_keeps_it() {
     next_keeps_it
 }
 
-@test "an answer that comes when the lease is as good as over is no lock: nothing run, nothing left" {
+@test "a reply that arrives when the lease has almost ended does not acquire the lock: nothing is run, nothing is left" {
     start_redis
     dlock -r "$URL" other true
     fake_redis delay=300 "$T/redis.sock"
@@ -336,7 +336,7 @@ next_keeps_it() {
     wait_until 5 is_free
 }
 
-@test "a lock taken anew after an answer that came too late is released at the end" {
+@test "a lock acquired again after a reply that came too late is released at the end" {
     start_redis
     dlock -r "$URL" other true
     fake_redis first=3700 "$T/redis.sock"
@@ -346,7 +346,7 @@ next_keeps_it() {
     is_free
 }
 
-@test "a take that came too late, and whose release is lost, is waited for, and not taken for an outer command's" {
+@test "a lock granted too late whose release is lost is waited for, and not mistaken for an enclosing dlock's" {
     start_redis
     dlock -r "$URL" other true
     torture_proxy redis
@@ -371,7 +371,7 @@ next_keeps_it() {
     is_free
 }
 
-@test "a take found after lost and late replies ends when the key does, not later" {
+@test "a lock found after lost and late replies counts until its key expires, not longer" {
     start_redis
     dlock -r "$URL" other true
     fake_redis lose=1,700 "$T/redis.sock"
@@ -400,7 +400,7 @@ next_keeps_it() {
     equals "$(redis -n 3 exists dlock:job)" 0
 }
 
-@test "a connection that breaks unseen does not keep the last look from finding an extension" {
+@test "a connection that breaks unnoticed does not keep the last check from finding an extension" {
     start_redis
     hold_lock job -r "$URL" -t 4s --grace=1s
     sleep 2.3 # the next look is the one at three seconds
@@ -412,7 +412,7 @@ next_keeps_it() {
     wait "$HOLDER"
 }
 
-@test "a connection that is reset in the middle of a reply: exit 69, nothing run" {
+@test "a connection reset in the middle of a reply: exit 69, nothing is run" {
     cat >"$T/resets.py" <<'P'
 import os, socket, struct
 server = socket.create_server(("127.0.0.1", 0))
@@ -433,7 +433,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "giving up after a lost reply gives the lock back" {
+@test "dlock gives the lock back if it gives up after a lost reply" {
     start_redis
     dlock -r "$URL" other true
     # It is asked again at once, and may not answer that then.
@@ -443,7 +443,7 @@ P
     is_free
 }
 
-@test "Redis restarted in the middle: reconnected, and the lock that went with it is a lost one" {
+@test "Redis restarts without its data during a run: dlock reconnects and reports the lost lock" {
     start_redis
     hold_lock job -r "$URL" -t 10
     stop_redis
@@ -455,7 +455,7 @@ P
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
 }
 
-@test "SCRIPT FLUSH in the middle is no loss" {
+@test "SCRIPT FLUSH during a run loses no lock" {
     start_redis
     hold_lock job -r "$URL" -t 10
     redis script flush
@@ -464,7 +464,7 @@ P
     is_free
 }
 
-@test "a name that does not resolve, or not in time: exit 69" {
+@test "a host name that cannot be resolved, or not in time: exit 69" {
     fails_with 69 'the name no-such-host.invalid cannot be resolved|was not resolved in time' \
         dlock -r redis://no-such-host.invalid --retry-for=0 job touch "$T/ran"
     local start=$(now)
@@ -474,19 +474,19 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "Ctrl-C while a name is looked up ends dlock at once" {
+@test "Ctrl-C while a host name is looked up ends dlock at once" {
     LD_PRELOAD=$HELPERS/fault_resolver.so run python3 "$TESTS/helpers/ctrl_c.py" threads -r redis://localhost --connect-timeout=60 job true
     [ "$status" -eq 0 ]
 }
 
-@test "a lock that is lost after an earlier take was given back for being late: 124, never 0" {
+@test "a lock that is lost after an earlier one was given back as too late: 124, never 0" {
     start_redis
     fake_redis first=600 "$T/redis.sock"
     fails_with 124 'the lock (was lost before the command ended|is lost)' \
         dlock -r "unix://$T/fake.sock" -t 500ms job -- sh -c "redis-cli -s '$T/redis.sock' del dlock:job"
 }
 
-@test "a signal during the release of a lock in a Redis that is gone ends the tries, not the status" {
+@test "a signal while a gone Redis delays the release ends the tries and leaves the status unchanged" {
     start_redis
     hold held
     dlock -r "unix://$T/redis.sock" job -- "$T/held.sh" >/dev/null 2>"$T/err" 3>&- 4>&- &
@@ -504,7 +504,7 @@ P
     grep -q 'the lock could not be released' "$T/err"
 }
 
-@test "a lease that ends while a Redis that hangs does not answer to the release is no lost lock" {
+@test "a lease that ends while a hanging Redis does not answer the release is no lost lock" {
     start_redis
     local status=0
     dlock -r "unix://$T/redis.sock" --connect-timeout=500ms -t 2s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' \
@@ -521,7 +521,7 @@ P
     not grep -q 'lost' "$T/err"
 }
 
-@test "a release that failed says why, though the lease has ended and the server is back, empty, since" {
+@test "a failed release says why, even if the lease has ended and the server is back without its data" {
     start_redis
     dlock -r "unix://$T/redis.sock" -t 3s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' \
         2>"$T/err" 3>&- 4>&- &
@@ -538,7 +538,7 @@ P
     grep -qE 'the lock could not be released: .*: (Connection refused|No such file or directory); its lease has ended' "$T/err"
 }
 
-@test "the permissions that the manual names are enough to take a lock anew after a take that came too late" {
+@test "the permissions in the manual are enough to acquire a lock again after a reply that came too late" {
     start_redis
     manual_user
     fake_redis first=600 "$T/redis.sock"
@@ -546,7 +546,7 @@ P
     equals "$status $output" '5 '
 }
 
-@test "a list of what was requested that is cut within a long answer costs the server no time" {
+@test "a list of past requests that is cut off inside a long entry costs the server no time" {
     start_redis
     hold_lock job -s -r "unix://$T/redis.sock" -t 60
     # As after some force-releases of a lock that many shared.

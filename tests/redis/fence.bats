@@ -4,7 +4,7 @@ BACKEND=redis
 load ../both/backend
 load ../lib/fence
 
-@test "the fence rises over a restart of the server, without its data, with it, and with it on a clock that is behind" {
+@test "the fence keeps rising after a restart of the server: without its data, with it, and with a clock that is behind" {
     rises
     stop_redis
     start_redis redis
@@ -23,7 +23,7 @@ load ../lib/fence
     rises
 }
 
-@test "the fence rises over a switch to a server that has an older state, or a clock that is behind" {
+@test "the fence keeps rising after a switch to a server with older data or with a clock that is behind" {
     # A replica that takes over without the last writes.
     start_redis replica --replicaof 127.0.0.1 1
     redis-cli -s "$T/replica.sock" replicaof no one

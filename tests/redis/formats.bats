@@ -2,7 +2,7 @@
 load ../lib/common
 setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
 
-@test "the key is the plain lock, its value the token, its expiry the TTL: a client of the standard lock and we exclude each other" {
+@test "the key is a standard lock (value: the token, expiry: the TTL), so other clients and dlock exclude each other" {
     hold_lock job --owner=me -t 60
     equals "$(redis get dlock:job)" me
     local ttl
@@ -24,7 +24,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     within 2000 "$start"
 }
 
-@test "something else at the key counts as held, and stays, whatever dlock is asked to do" {
+@test "a key of another type counts as held and is never changed by any action" {
     local kind
     redis lpush dlock:list x
     redis sadd dlock:set x
@@ -40,7 +40,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a key that has become something else while the command ran is a lost lock" {
+@test "a key whose type changes during a run is a lost lock" {
     hold_lock job -t 60
     # At once: a key that is gone for a moment is a loss by itself.
     redis eval "redis.call('del', KEYS[1]) return redis.call('lpush', KEYS[1], 'x')" 1 dlock:job
@@ -51,7 +51,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     equals "$(redis type dlock:job)" list
 }
 
-@test "a meta key that is no hash, or whose fence is at the end of what can be counted, is refused: exit 78, nothing run, nothing left" {
+@test "a meta key that is no hash, or whose fence has reached the largest number, is refused: exit 78, nothing is run, nothing is left" {
     redis set '{dlock:job}:meta' x
     fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -76,7 +76,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     equals "$(redis exists dlock:job)" 0
 }
 
-@test "the meta key names the holder, and the last one, and shares the lock's hash slot" {
+@test "the meta key names the current and the last holder, and shares the lock's hash slot" {
     LOGNAME=somebody hold_lock job --owner=me
     local meta='{dlock:job}:meta'
     equals "$(redis hget "$meta" owner)" me
@@ -99,7 +99,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     equals "$(redis exists '{dlock:a{}b}:meta')" 1
 }
 
-@test "the fence is the server's clock in microseconds, and rises past a last one that is ahead of it" {
+@test "the fence is the server's clock in microseconds, and rises even if the last one is ahead of the clock" {
     local fence time
     time=$(redis time | head -1)
     fence=$(dlock job -- sh -c 'echo $DLOCK_FENCE')
@@ -111,7 +111,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     [ "$fence" -lt 4000000000000001 ] && [ "$fence" -gt 1000000000000000 ]
 }
 
-@test "an uncontended run is three calls: name, take, release" {
+@test "an uncontended run makes three calls: set the name, acquire, release" {
     dlock job true
     redis config resetstat
     dlock job true
@@ -122,7 +122,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     not grep -q 'cmdstat_eval:' <<<"$stats"
 }
 
-@test "an extension by another client is adopted: the command runs beyond its first lease" {
+@test "an extension by another client is adopted: the command outlives its first lease" {
     hold_lock job --owner=me -t 3s
     redis pexpire dlock:job 60000
     # The first lease is over when this is: the command must have outlived it.
@@ -132,7 +132,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     wait "$HOLDER"
 }
 
-@test "an expiry that another client cut short is adopted too" {
+@test "an expiry that another client shortened is adopted too" {
     hold_lock job -t 60s
     redis pexpire dlock:job 12000
     redis pexpire dlock:job 1500
@@ -144,7 +144,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     grep -q 'the lease, last set to 1.5s, ends in .*; stopping' "$T/held.err"
 }
 
-@test "an expiry that another client removed changes nothing: the lease ends when it should" {
+@test "if another client removes the expiry, the lease still ends on time" {
     hold_lock job -t 2s
     redis persist dlock:job
     local status=0
@@ -152,7 +152,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     equals "$status" 124
 }
 
-@test "the same --owner in two runs: neither takes the other's lock for its own" {
+@test "two runs with the same --owner do not mistake each other's lock for their own" {
     hold_lock job --owner=me -t 10s
     redis del dlock:job
     dlock --owner=me -t 60 job -- sh -c 'echo in >"$T/second"; while [ ! -e "$T/over" ]; do sleep 0.01; done' 3>&- &
@@ -168,7 +168,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     fails_with 124 'the lock (is lost|was lost before the command ended)' dlock --owner=me job -- redis-cli -s "$T/redis.sock" del dlock:job
 }
 
-@test "an expiry beyond all clocks is counted as a long time" {
+@test "an expiry beyond the range of clocks is treated as a long time" {
     redis set dlock:job theirs PX 10000000000000
     redis config resetstat
     run dlock -w 1500ms job touch "$T/ran"
@@ -185,7 +185,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     wait "$HOLDER"
 }
 
-@test "the login of a URL is not to be seen in the arguments of the process" {
+@test "the user and password in a URL are hidden in the process's arguments" {
     redis acl setuser bob on '>secret' '~*' '+@all'
     hold_lock job -r "unix://bob:secret@$T/redis.sock"
     run tr '\0' ' ' </proc/$HOLDER/cmdline
@@ -198,7 +198,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     [[ $output != *secret* && ! -e $T/ran ]]
 }
 
-@test "the lease is never renewed by dlock" {
+@test "dlock never renews the lease by itself" {
     hold_lock job -t 5s
     local first later calls
     checks() { redis info commandstats | sed -n 's/cmdstat_evalsha:calls=\([0-9]*\).*/\1/p'; }
@@ -210,7 +210,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     [ "$(checks)" -ge $((calls + 2)) ]
 }
 
-@test "TCP over IPv4, IPv6 and a name with several addresses" {
+@test "Redis is reached over IPv4, IPv6 and a name with several addresses" {
     local port
     port=$(free_port)
     start_redis tcp --port "$port" --bind 127.0.0.1 -::1
@@ -226,7 +226,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     equals "$output" ok
 }
 
-@test "a wrong URL: exit 64, what would be right, and never the password; user, password and path may be percent-coded" {
+@test "an invalid URL: exit 64 with the valid form and without the password; user, password and path may be percent-encoded" {
     fails_with 64 '^dlock: job: --redis: the port is not a number from 1 to 65535; redis://' dlock -r redis://host:x job touch "$T/ran"
     fails_with 64 '^dlock: job: --redis: foo:// is an unknown scheme; redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
     [[ $output != *topsecret* ]]
@@ -237,12 +237,12 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     equals "$output" ok
 }
 
-@test "no script formats a number by %d, which a server of 32 bits would cut to 32" {
+@test "no script formats a number with %d, which a 32-bit server would truncate" {
     run grep -nE "string\.format\('[^']*%[0-9]*[di]" -r --include=*.lua "$TESTS/../src"
     equals "$output" ''
 }
 
-@test "foreign nonsense in the record of a holder that shares the lock blocks no one" {
+@test "nonsense that others write into a sharer's record blocks nobody" {
     local record
     for record in '[]' '{}' '7' '{"take":{"a":1}}' '{"take":null,"slot":[1],"host":{},"fence":{},"hold":[],"released":{}}' \
         '{"take":"x","slot":NaN}' '{"take":"x","slot":1e300}' '{"take":"x","host":[1],"user":{}}' 'take x' $'slot 1\n' \
@@ -261,7 +261,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     done
 }
 
-@test "another client's token and texts of any bytes: the lock is held or paused, and shown" {
+@test "another client's token and texts may hold any bytes: the lock is shown as held or paused" {
     redis eval "return redis.call('SET', KEYS[1], 'a\\0b', 'PX', 60000)" 1 dlock:job
     fails_with 75 'held by another client' dlock -v -n job touch "$T/ran"
     [[ $(dlock --status job) == *'by another client, lease ends in '* ]]
@@ -274,7 +274,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     [ ! -e "$T/ran" ]
 }
 
-@test "slots of which others have written nonsense: the lock is held, and no one is kept from learning that" {
+@test "nonsense that others write into the slots: the lock counts as held, and others are told so" {
     dlock --acquire --slots=2 -t 60s job
     redis hset '{dlock:job}:meta' slots x
     fails_with 75 'acquired by .*, one of those who share it' dlock -v -n --slots=2 job touch "$T/ran"
@@ -284,7 +284,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     [ ! -e "$T/ran" ]
 }
 
-@test "a holder without an end, which others have written into the set of those who share, holds until it is removed" {
+@test "a holder without an end that others add to the set of sharers holds the lock until it is removed" {
     hold_lock job -s -t 60s
     redis zadd '{dlock:job}:holders' inf stranger -inf ghost >/dev/null
     dlock -s -n job true
@@ -312,7 +312,7 @@ print(end=json.dumps({**record, "format": "1", "message": "50% done\npid 1"}))
 END
 }
 
-@test "a holder of format 1 on this host is known: running, or ended; and what runs under its lock runs" {
+@test "a holder that uses format 1 is shown as running or ended, and commands under its lock run" {
     dlock -t 60s job -- sh -c ': >"$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done
         dlock -n job echo nested; env -u DLOCK_HELD dlock -n job echo again; exec sleep 600' >"$T/out" 2>&1 3>&- 4>&- &
     local holder=$!

@@ -10,7 +10,7 @@ setup() {
 
 redis_has() { [ "$(redis exists "$1")" = 1 ]; }
 
-@test "--list among a million keys: in steps that hold up no one" {
+@test "--list among a million keys works in steps that block nobody" {
     redis debug populate 1000000 other 10
     dlock --acquire -t 60s one >/dev/null
     dlock --acquire -t 60s two >/dev/null
@@ -19,13 +19,13 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
     equals "$(redis info commandstats | grep -c '^cmdstat_keys')" 0
 }
 
-@test "--list of a server whose SCAN goes round in a circle ends" {
+@test "--list ends even if the server's SCAN never does" {
     redis debug populate 5000 other 10
     fake_redis 'instead=SCAN=*2\r\n$2\r\n17\r\n*0\r\n' "$T/redis.sock"
     fails_with 69 'its SCAN does not end; tried once' timeout 20 dlock -r "unix://$T/fake.sock" --retry-for=0 --list
 }
 
-@test "--list distinguishes locks from their companions, even keys with a hash tag, and other clients' locks" {
+@test "--list tells locks, even with a hash tag in the name, from dlock's other keys and from other clients' locks" {
     dlock --acquire --prefix= -t 60s 'dlock:{tag}x' >/dev/null
     dlock --acquire -s -t 60s shared >/dev/null
     redis set dlock:plain token px 60000
@@ -51,13 +51,13 @@ shared 0
     [[ $status = 0 && $output == *'by another client, without an end'* ]]
 }
 
-@test "a prefix with the letters of a pattern is taken as it is" {
+@test "pattern characters in the prefix are taken literally" {
     dlock --acquire --prefix='a*[x]?\' -t 60s job >/dev/null
     dlock --acquire --prefix='ab[x]y\' -t 60s wrong >/dev/null
     equals "$(dlock --list --prefix='a*[x]?\' | awk 'NR > 1 { print $1 }')" job
 }
 
-@test "foreign data in the companions disturbs no look" {
+@test "nonsense in dlock's other keys does not stop --status, --list and --force-release" {
     dlock --acquire -t 60s --owner=me job >/dev/null
     redis hset '{dlock:job}:meta' fence nonsense \
         record '{"take": "t", "pid": "x", "since": "-5", "ttl": "99999999999999999999"}' >/dev/null
@@ -96,7 +96,7 @@ shared 0
     equals "$output" free
 }
 
-@test "numbers in the companions that no clock can count to are shown as long times, and none is negative" {
+@test "numbers in dlock's other keys that are too large are shown as long times, never as negative ones" {
     local huge=9223372036854775807 number
     for number in 9000000000000000 "$huge" -5; do
         redis hset '{dlock:job}:meta' takes 1 waited_ms "$number" held_ms "$number" removed "$number" \
@@ -113,7 +113,7 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
     done
 }
 
-@test "the manual's permissions are enough for all actions" {
+@test "the permissions in the manual are enough for all actions" {
     manual_user
     (umask 077 && echo secret >"$T/password")
     export DLOCK_REDIS="unix://locker@$T/redis.sock" DLOCK_PASSWORD_FILE=$T/password
@@ -134,7 +134,7 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
     equals "$(redis hget '{dlock:job}:meta' takes)" 5
 }
 
-@test "the set of those who share a lock is removed: held by another until the key ends, for everybody" {
+@test "the set of sharers is removed: everybody sees the lock as held by another client until the key expires" {
     dlock --acquire -s -t 60s shared >/dev/null
     redis del '{dlock:shared}:holders' >/dev/null
     fails_with 75 '' dlock -n -s shared true
@@ -148,7 +148,7 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
     equals "$output" free
 }
 
-@test "a lock whose name looks like a companion of another one is another lock" {
+@test "a lock whose name looks like another lock's internal key is a lock of its own" {
     local part
     for part in meta holders counts queue claim; do
         dlock --acquire -t 60s --owner=me "j{eu}:$part" >/dev/null
@@ -163,7 +163,7 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
     equals "$(dlock --list | awk 'NR > 1 { printf "%s ", $1 }')" 'j{eu}:claim j{eu}:counts j{eu}:holders j{eu}:meta j{eu}:queue '
 }
 
-@test "--release, --extend and --force-release if the database is refused: no lock of another one is touched" {
+@test "if the database is refused, --release, --extend and --force-release change no lock in another database" {
     dlock --acquire -t 60s --owner=other job >/dev/null
     fails_with 1 '' dlock -r "unix://$T/redis.sock" --force-release another # the script is known there
     fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --force-release job

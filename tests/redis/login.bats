@@ -49,7 +49,7 @@ takes() {
     REDISCLI_AUTH='' fails_with 77 'NOAUTH' dlock -r "$URL" job true
 }
 
-@test "a user without a password in the URL has one from elsewhere, or it is an error; the file may be named in the environment or the configuration" {
+@test "a URL with a user but no password uses the password of another source, or fails if there is none" {
     start_locked
     password_file good "$PASSWORD"
     takes -r "unix://bob@$T/redis.sock" --password-file="$T/good"
@@ -68,7 +68,7 @@ takes() {
     DLOCK_PASSWORD_FILE=$T/wrong takes --password-file="$T/good"
 }
 
-@test "the file is the password, byte for byte, but for one line end" {
+@test "the password is the file's content, byte for byte, except for one final newline" {
     local text
     start_locked
     for text in 'with space' ' blanks ' 'user:word' 'a@b' '100%%' '\\x' 'p\tt' 'ü' '\001\377\200' "\"'"; do
@@ -85,7 +85,7 @@ takes() {
     fails_with 77 WRONGPASS dlock -r "unix://eve@$T/redis.sock" --password-file="$T/word" job true
 }
 
-@test "a password of up to 4095 bytes, from a file, the environment or the URL" {
+@test "a password from a file, the environment or the URL may have up to 4095 bytes" {
     local long
     long=$(printf 'x%.0s' {1..4095})
     start_locked "$long"
@@ -108,7 +108,7 @@ takes() {
     takes -r "unix://default:%40:%2f%25%20?%23@$T/redis.sock"
 }
 
-@test "a password file that cannot be used: exit 78 or 77, named, and nothing is run" {
+@test "a password file that cannot be used: exit 78 or 77 naming the file, and nothing is run" {
     # refused STATUS TEXT: with $T/word, as the option and as the credential.
     refused() {
         fails_with "$1" "the password file $T/word: $2" dlock -r "$URL" --password-file="$T/word" --fallback=file job touch "$T/ran"
@@ -153,7 +153,7 @@ reads_pipe() {
     wait_until 10 has_pipe "$READER"
 }
 
-@test "a secret from a pipe that is silent: a signal ends dlock at once, and the wait ends after 30 s" {
+@test "a secret read from a silent pipe: a signal ends dlock at once, and dlock stops waiting after 30 s" {
     mkfifo -m 600 "$T/silent"
     mkdir "$T/credentials"
     ln -s "$T/silent" "$T/credentials/dlock.password"
@@ -187,7 +187,7 @@ reads_pipe() {
     grep -q "$T/silent: the pipe had no end within 30s" "$T/said"
 }
 
-@test "a login that is refused: exit 77 at once, even with --fallback, with the user and the advice" {
+@test "a refused login: exit 77 at once, even with --fallback, naming the user and what to do" {
     start_locked
     local start=$(now)
     fails_with 77 'it requires a password, and none is configured: .*NOAUTH Authentication required; set it in the URL, --password-file' \
@@ -205,7 +205,7 @@ reads_pipe() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a server that knows no users, or asks for no password, says so: leave them out" {
+@test "a server without users, or without a password, says so: the message advises to leave them out" {
     fake_redis "error=ERR wrong number of arguments for 'auth' command"
     fails_with 77 'it knows no users .Redis before 6.0.; leave the user bob out of the URL' \
         dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
@@ -224,7 +224,7 @@ passes_on() {
     env | grep -vE "$set" | sort | diff - "$T/inside"
 }
 
-@test "the command's environment is the caller's, passwords included" {
+@test "the command gets the caller's environment, passwords included" {
     start_locked
     password_file good "$PASSWORD"
     DLOCK_REDIS="unix://bob:$PASSWORD@$T/redis.sock?db=1" passes_on
@@ -263,7 +263,7 @@ passes_on() {
     equals "$status" 0
 }
 
-@test "the store that DLOCK_HELD names has no password: it is found again, and that of the outer command line is not passed on" {
+@test "DLOCK_HELD holds no password: a dlock inside finds the password again, except one given on the outer command line" {
     start_locked
     password_file good "$PASSWORD"
     local with=unix://bob:$PASSWORD@$T/redis.sock inside='dlock --extend && dlock -v job echo nested'
@@ -308,7 +308,7 @@ passes_on() {
     dlock -r "$URL" --release --owner="$token" job
 }
 
-@test "the arguments of dlock show no password, however it is given" {
+@test "the process's arguments never show the password, however it is given" {
     start_locked
     hold held
     # not_shown COMMAND...: a dlock that holds its lock does not show the password.
@@ -331,7 +331,7 @@ passes_on() {
     not_shown dlock --tree job -r "$login"
 }
 
-@test "messages, JSON, reports and lists never hold the password" {
+@test "messages, JSON, reports and lists never contain the password" {
     start_locked
     export DLOCK_REDIS=unix://bob:$PASSWORD@$T/redis.sock
     {
@@ -362,7 +362,7 @@ passes_on() {
     done
 }
 
-@test "a server that repeats the words of an AUTH that it does not know is not quoted with them" {
+@test "a server's error that repeats the password of AUTH is not quoted" {
     local long how
     long=$PASSWORD$(printf 'x%.0s' {1..200})
     start_redis redis --rename-command AUTH ''
@@ -376,7 +376,7 @@ passes_on() {
     fails_with 69 "nobody called bob comes in with \\*+ here" dlock -vv -r "unix://bob:$PASSWORD@$T/fake.sock" --retry-for=0 job true
 }
 
-@test "a blank in the password of a URL, which is wrong, does not show it either" {
+@test "a URL with a blank in its password is refused without showing the password" {
     local login="redis://bob:$PASSWORD and@more@host redis://eve:$PASSWORD@host"
     run dlock --backend=file --lock-dir="$T/locks" outer -- dlock --backend=file --lock-dir="$T/locks" -r "$login" job -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; echo; env'
     [[ $status -eq 0 && $output == *'-r ***'*'*** job'* && $output != *eve* && $output != *$PASSWORD* ]]
@@ -404,7 +404,7 @@ sys.exit(0 if os.WCOREDUMP(status) else 1)
 P
 }
 
-@test "a dlock that has a password leaves no core file, and its command can" {
+@test "a dlock that knows a password writes no core file, but its command can" {
     start_locked
     hold held
     password_file good "$PASSWORD"
@@ -424,7 +424,7 @@ P
     equals "$output" 1
 }
 
-@test "in the memory of a dlock that runs on there is no copy of the password but what it connects anew with" {
+@test "while the command runs, dlock's memory holds one copy of the password, for reconnecting" {
     start_locked
     password_file good "$PASSWORD"
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer keeps what is freed'
@@ -445,7 +445,7 @@ P
     equals "$output" 1
 }
 
-@test "a password that is changed while the lock is held is no lost lock: the command runs on, and the end reports it" {
+@test "a password changed while the lock is held does not lose the lock: the command runs on, and the end reports it" {
     start_locked
     hold_lock job -v -t 1m -r "unix://bob:$PASSWORD@$T/redis.sock"
     REDISCLI_AUTH=$PASSWORD redis acl setuser bob '>new' "<$PASSWORD" >/dev/null
@@ -459,7 +459,7 @@ P
     grep -q 'could not be released: .*refuses the user bob with the password of the URL: .*WRONGPASS' "$T/held.err"
 }
 
-@test "another process of the same user cannot read the memory of a dlock that has a password" {
+@test "another process of the same user cannot read the memory of a dlock that knows a password" {
     start_locked
     chmod 777 "$T/redis.sock"
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'

@@ -25,7 +25,7 @@ taken_after() { # ERROR COMMAND...
 }
 
 # bats test_tags=slow
-@test "a try ends with --retry-for, even the first, though each may take longer" {
+@test "each try ends when --retry-for is over, even the first, although one try may take longer" {
     fake_redis mute
     local start=$(now)
     fails_with 69 'tried (once, for|2 times in) [0-9]' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --retry-for=1s job touch "$T/ran"
@@ -43,7 +43,7 @@ taken_after() { # ERROR COMMAND...
 }
 
 # bats test_tags=slow
-@test "a check that hangs until the stop signal is due is not the last question: an extended lease is seen" {
+@test "a check that hangs until the stop signal is due is followed by one more, which finds an extended lease" {
     start_redis
     torture_proxy redis
     local run status=0
@@ -59,7 +59,7 @@ taken_after() { # ERROR COMMAND...
 }
 
 # bats test_tags=slow
-@test "the store of the lock around it does not answer: a dlock inside takes the lock nowhere else" {
+@test "if the store of the enclosing lock does not answer, a dlock inside does not acquire the lock elsewhere" {
     start_redis
     export DLOCK_LOCK_DIR=$T/locks
     # shellcheck disable=SC2016
@@ -82,7 +82,7 @@ taken_after() { # ERROR COMMAND...
 }
 
 # bats test_tags=slow
-@test "a crowd that gives up takes that are held up on their way leaves no lock" {
+@test "many processes that give up requests delayed on the network leave no lock" {
     start_redis
     dlock -r "$URL" job true
     torture_proxy redis
@@ -121,7 +121,7 @@ taken_after() { # ERROR COMMAND...
     [ ! -e "$T/ran" ]
 }
 
-@test "--heartbeat: signs of life that came while the server hung are not said to be missing" {
+@test "--heartbeat: signs of life sent while the server hung are not reported as missing" {
     start_redis
     cat >"$T/beat.py" <<'E'
 import os, socket, time
@@ -143,7 +143,7 @@ E
     not grep -q 'no heartbeat' "$T/err"
 }
 
-@test "no thread can be started and the server hangs: signals reach the command, which ends with its lease" {
+@test "no thread can be started and the server hangs: signals still reach the command, which ends with its lease" {
     start_redis
     cat >"$T/job" <<'E'
 #!/bin/bash
@@ -169,7 +169,7 @@ E
     equals "$status" 124
 }
 
-@test "as many clients as the server serves: it says so, and is tried again" {
+@test "a server that has reached its limit of clients is retried, and the message says so" {
     start_redis redis --maxclients 1
     hold_lock other -r "$URL"
     fails_with 69 "it answered: ERR max number of clients( \+ cluster connections)? reached; tried [2-9] times" \
@@ -183,7 +183,7 @@ E
     [ -e "$T/ran" ]
 }
 
-@test "a server that sends us away before we have said a word: its reason is reported" {
+@test "a server that rejects the connection before the first command: its reason is reported" {
     fake_redis 'dismiss=ERR max number of clients reached'
     fails_with 69 'it answered: ERR max number of clients reached; tried once' \
         dlock -r "unix://$T/fake.sock" --retry-for=0 job touch "$T/ran"
@@ -194,7 +194,7 @@ E
     [ ! -e "$T/ran" ]
 }
 
-@test "no memory left: no lock is taken, one that is held is looked at, extended and released" {
+@test "a server out of memory: no lock is acquired, a held one is checked, extended and released" {
     start_redis
     hold_lock job -r "$URL" -t 60
     local owner
@@ -212,7 +212,7 @@ E
     taken_after 'OOM command not allowed' redis config set maxmemory 0
 }
 
-@test "a server that cannot save, or misses its replicas: no lock, and the release is tried again" {
+@test "a server that cannot save, or lacks its replicas: no lock is acquired, and a release is retried" {
     start_redis
     redis config set min-replicas-to-write 1
     taken_after 'NOREPLICAS' redis config set min-replicas-to-write 0
@@ -236,7 +236,7 @@ E
 rejected() { redis info errorstats | sed -n 's/^errorstat_MASTERDOWN:count=\([0-9]*\).*/\1/p'; }
 has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
 
-@test "a replica: no lock can be taken there, and none is lost when the server becomes one for a while" {
+@test "a replica: no lock can be acquired there, and none is lost if the server becomes one for a while" {
     start_redis
     hold_lock job -r "$URL" -t 10
     redis replicaof 127.0.0.1 1
@@ -254,13 +254,13 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     is_free
 }
 
-@test "a Cluster node without slots: no lock" {
+@test "a Cluster node without slots: no lock is acquired" {
     start_redis redis --cluster-enabled yes --cluster-config-file nodes.conf --port "$(free_port)" --cluster-port "$(free_port)"
     fails_with 69 'CLUSTERDOWN' dlock -r "$URL" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
-@test "a script of others that runs for long: a held lock stays held, and is released once it is over" {
+@test "another client's long-running script: a held lock stays held, and is released after the script" {
     start_redis redis --busy-reply-threshold 10
     hold_lock job -r "$URL" -t 10
     redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- 4>&- &
@@ -276,7 +276,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server that reads its data: waited for" {
+@test "a server that is still loading its data is waited for" {
     start_redis redis
     redis eval 'for i = 1, 3000 do redis.call("SET", "key" .. i, string.rep("x", 100)) end' 0
     redis save
@@ -290,7 +290,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     grep -qx ran <<<"$output"
 }
 
-@test "a server that is stopped: the try is given up, and what it carries out later leaves no lock" {
+@test "a server that is stopped: the try is given up, and its late execution leaves no lock" {
     start_redis
     # The server knows the script of the take, and not that of the release.
     run dlock -r "$URL" --acquire -t 60 job
@@ -305,7 +305,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a take that is held up on its way, and that its own release overtakes, leaves no lock" {
+@test "a request delayed on the network and overtaken by its own release leaves no lock" {
     start_redis
     dlock -r "$URL" job true # the server knows the scripts
     torture_proxy redis
@@ -323,7 +323,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     equals "$status $output" '0 ran'
 }
 
-@test "a try of a take that comes after its release, and others behind it, leaves no lock" {
+@test "a delayed copy of a request that arrives after its release and later runs leaves no lock" {
     start_redis
     dlock -r "$URL" job true
     torture_proxy redis
@@ -337,7 +337,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     is_free
 }
 
-@test "a take that is given up leaves the key of another client as it is, even if it has the name of one of ours" {
+@test "a request that is given up leaves another client's key unchanged, even one with the name of a dlock key" {
     start_redis
     redis set '{dlock:job}:meta' another
     torture_proxy redis
@@ -352,7 +352,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
 # has_run NUMBER: so many scripts.
 has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=([0-9]+).*/\2/p' | awk '{ n += $1 } END { print n + 0 }')" -ge "$1" ]; }
 
-@test "a server that is stopped and goes on: the lock is still held, and nothing is reported" {
+@test "a server that is stopped and continued: the lock is still held, and nothing is reported" {
     start_redis
     hold_lock job -r "$URL" -t 10 --connect-timeout=300ms
     kill -STOP "$(cat "$T/redis.pid")"
@@ -365,7 +365,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "a server that pauses its clients: no lock from it meanwhile, none is lost, and each is taken once" {
+@test "a server that pauses its clients: nobody acquires a lock meanwhile, none is lost, each is acquired once" {
     start_redis
     hold_lock job -r "$URL" -t 20 --connect-timeout=300ms
     local start
@@ -383,7 +383,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "--wait-until-free tries a server that is down no longer than --wait, and once with -n" {
+@test "--wait-until-free retries a server that is down no longer than --wait, and tries once with -n" {
     local start=$(now) socket=$T/none.sock
     fails_with 69 'tried once' dlock -r "unix://$socket" --wait-until-free -n job
     fails_with 69 'tried [2-9] times' dlock -r "unix://$socket" --wait-until-free -w 300ms job
@@ -394,7 +394,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     within 300 "$start"
 }
 
-@test "a resolver without an answer for now is asked again" {
+@test "a resolver that fails temporarily is asked again" {
     local port
     port=$(free_port)
     start_redis redis --port "$port" --bind '127.0.0.1 -::1'
@@ -407,7 +407,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
         dlock -r "redis://localhost:$port" --retry-for=0 --status job
 }
 
-@test "a dlock that is frozen for longer than -w or --retry-for reads the answer that has arrived before it looks at the clock" {
+@test "a dlock frozen for longer than -w or --retry-for reads a reply that has arrived before it checks the clock" {
     start_redis
     dlock -r "$URL" job true # so that the scripts are known
     local holder taker looker
@@ -448,7 +448,7 @@ named() { LD_PRELOAD=$HELPERS/fault_names.so exec dlock -r "redis://primary:$POR
 is_extended() { [ "$(at 3 pttl dlock:leader)" -gt 4300 ]; }
 replicas_hold() { [ "$(at 3 exists "$@")" = $# ]; }
 
-@test "the server behind a name fails over: leases are extended and locks released at the new one, and a waiter runs at once" {
+@test "the server behind a host name fails over: leases are extended and locks released on the new one, and a waiter runs at once" {
     start_named
     cat >"$T/beat.py" <<'E'
 import os, socket, time
@@ -485,7 +485,7 @@ E
     not replicas_hold dlock:job && not replicas_hold dlock:leader
 }
 
-@test "the server behind a name is replaced: the lock is checked at the new one" {
+@test "the server behind a host name is replaced: the lock is checked on the new one" {
     start_named
     hold held
     named -t 1m job -- "$T/held.sh" 2>"$T/held.err" 3>&- 4>&- &
@@ -503,7 +503,7 @@ E
     grep -q 'the lock is lost: .* the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a resolver that hangs while the lock is held: the addresses that are known serve" {
+@test "a resolver that hangs while the lock is held: dlock uses the known addresses" {
     start_named
     hold held
     named -t 1m job -- "$T/held.sh" 2>"$T/held.err" 3>&- 4>&- &
@@ -520,7 +520,7 @@ E
     [ "$(at 2 exists dlock:job)" = 0 ]
 }
 
-@test "a connection whose other end has vanished is noticed within the time between two checks" {
+@test "a connection whose other end has vanished is noticed before the next check" {
     unshare -rn sh -c 'ip link set lo up && ss -Htn' 2>/dev/null || skip 'needs a network of its own'
     cat >"$T/vanish" <<'E'
 . "$1/lib/common.bash"
@@ -557,7 +557,7 @@ E
     [ -e "$T/ran" ]
 }
 
-@test "a firewall that denies the connection is an outage, not the end: exit 69" {
+@test "a connection that a firewall rejects is an outage, which is retried: exit 69" {
     LD_PRELOAD=$HELPERS/fault_connect_denied.so fails_with 69 'Permission denied; tried [2-9]' \
         dlock -r redis://127.0.0.1:1 --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]

@@ -23,7 +23,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     equals "$(at_b get dlock:job)" "$output"
 }
 
-@test "too few replicas have it in time: 69, the command is not run, and the lock is given back" {
+@test "too few replicas have the lock in time: exit 69, the command is not run, and the lock is given back" {
     start_pair
     local start=$(now)
     fails_with 69 'only 1 of 2 replicas had the lock in time; tried once' \
@@ -50,7 +50,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a replica that is slow to get it: tried again with the same take, and no other gets in between" {
+@test "a slow replica: the same request is tried again, and nobody else acquires the lock in between" {
     start_pair
     pause_replica
     dlock --wait-replicas=1 --connect-timeout=300ms --retry-for=30s job -- sh -c 'echo ran >>"$T/ran"; exit 5' 2>"$T/err" 3>&- 4>&- &
@@ -64,7 +64,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     is_free
 }
 
-@test "a waiter in the queue is called, and gets the replicas to have it as well" {
+@test "a queued waiter is called, and waits for the replicas too" {
     start_pair
     hold_lock job
     queue first --wait-replicas=1
@@ -84,7 +84,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     wait_until 5 is_free
 }
 
-@test "the connection ends at WAIT: nothing run, and the lock is given back" {
+@test "the connection ends during WAIT: nothing is run, and the lock is given back" {
     start_pair
     fake_redis closing=WAIT "$T/a.sock"
     fails_with 69 'closed the connection' dlock -r "unix://$T/fake.sock" --wait-replicas=1 --retry-for=300ms job touch "$T/ran"
@@ -93,7 +93,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     is_free
 }
 
-@test "the reply to the take is lost: the same take is found again, and still waits for the replicas" {
+@test "the reply to an acquire is lost: the same request is found again, and still waits for the replicas" {
     start_pair
     dlock other true
     pause_replica
@@ -106,7 +106,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     is_free
 }
 
-@test "a user who may not WAIT: 77 with what was refused, nothing run, and the lock is given back" {
+@test "a user who may not run WAIT: exit 77 naming it, nothing is run, and the lock is given back" {
     start_redis a
     at_a acl setuser bob on '>pw' '~*' '&*' +@all -wait
     fails_with 77 "it refuses the user bob: .*NOPERM.*'wait'.*; dlock-redis" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
@@ -116,13 +116,13 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     equals "$status" 0
 }
 
-@test "a master that wants replicas and has none: an outage" {
+@test "a master that requires replicas and has none is an outage" {
     start_redis a --min-replicas-to-write 1
     fails_with 69 'NOREPLICAS' dlock --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
-@test "a server that has become a replica takes no lock, and releases it once it is the master again" {
+@test "a server that has become a replica grants no lock, and releases one once it is a master again" {
     start_redis a
     hold_lock job
     at_a replicaof 127.0.0.1 1

@@ -85,7 +85,7 @@ nonsense() {
 }
 
 # bats test_tags=slow
-@test "whatever a server says while a lock is held and waited for: it is held, and waited for" {
+@test "whatever a server says while a lock is held and waited for, it stays held and is waited for" {
     start_redis
     bytes ''
     fake_redis "spoilt=$T/reply" "$T/redis.sock"
@@ -115,7 +115,7 @@ nonsense() {
     equals "$(cat "$T/out")" next
 }
 
-@test "whatever a server answers to a take: exit 69, nothing run" {
+@test "whatever a server replies to an acquire: exit 69, nothing is run" {
     local line
     bytes ''
     fake_redis "$T/reply"
@@ -127,7 +127,7 @@ nonsense() {
     done < <(nonsense)
 }
 
-@test "an answer is taken for one, if it is" {
+@test "a valid reply from the fake server is accepted" {
     # What the test above stands on: its fake server can be believed.
     bytes "+OK\\r\\n$(held ':1\r\n')"
     fake_redis "$T/reply"
@@ -138,7 +138,7 @@ nonsense() {
     kill %1
 }
 
-@test "a reply too many is not taken for the next one: no lock" {
+@test "a surplus reply is not taken for the next one: no lock" {
     bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
     fake_redis "$T/reply"
     fails_with 69 'it answered more than it was asked' \
@@ -146,7 +146,7 @@ nonsense() {
     [ ! -e "$T/ran" ]
 }
 
-@test "bytes that come one by one, or for ever, end with the limit of the call" {
+@test "replies that arrive byte by byte or never end are cut off at the call's timeout" {
     local mode start
     for mode in drip flood; do
         bytes '+OK\r\n*4\r\n$9999\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
@@ -167,7 +167,7 @@ nonsense() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a reply of elements without end costs no memory to speak of" {
+@test "a reply with endless elements uses hardly any memory" {
     [ -z "$SANITIZER" ] || skip 'a sanitizer needs memory of its own'
     { printf '+OK\r\n*262000\r\n'; yes '+' | head -n 261000 | sed 's/$/\r/'; } >"$T/reply"
     fake_redis "$T/reply"

@@ -22,27 +22,27 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     equals "$(memory 's["last_run"]["status"]')" 7
 }
 
-@test "a run that went on without its lock is said to have lost it, and when it ended" {
+@test "a run that went on without its lock is recorded as lost, with the time of its end" {
     dlock -q -t 300ms --on-expire=warn job sleep 0.6
     local line
     line=$(dlock --status job | grep 'last run')
     [[ $line =~ "today "[0-9:]{8}" "[+]0000" to "[0-9:]{8}" "[+]0000" ("[0-9]+"ms), lost its lock"$ ]]
 }
 
-@test "the reply to the take is lost: --once-per does not refuse what was granted" {
+@test "the reply to an acquire is lost: --once-per does not refuse the run that was granted" {
     fake_redis lose=1 "$T/redis.sock"
     run dlock -r "unix://$T/fake.sock" --once-per=1h job echo ran
     equals "$status $output" '0 ran'
     counts 0 0 0
 }
 
-@test "what is counted of skipped runs expires, too" {
+@test "the counts of skipped runs expire, too" {
     dlock --once-per=1h job true
     fails_with 75 '' dlock --once-per=1h job true
     [ "$(redis pttl '{dlock:job}:counts')" -gt 0 ]
 }
 
-@test "FLUSHALL: no run is known any more, and the next one is the first" {
+@test "after FLUSHALL no run is known, and the next one is the first" {
     dlock job true
     redis flushall
     fails_with 1 '^job: not within 1h: no run is known$' dlock --ran-within=1h job
@@ -55,7 +55,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     counts 0 0 0
 }
 
-@test "the server's clock is set back: what was done lately stays so" {
+@test "the server's clock is set back: recent runs still count as recent" {
     dlock job true
     set_wall -86400
     dlock --ran-within=1h job
@@ -64,7 +64,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     equals "$(memory '(s["last_run"]["status"], s["last_success"]["status"])')" '(1, 0)'
 }
 
-@test "a success of a host whose clock was a year ahead is none of today" {
+@test "a success recorded by a host whose clock was a year ahead does not count as today's" {
     set_wall 31536000
     LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job true
     set_wall 0
@@ -75,7 +75,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
 
 days() { echo $(($(redis pttl "$META") / 86400000)); }
 
-@test "--remember: runs stay that long after the last one, and after an extension" {
+@test "--remember: runs are kept for that long after the last one and after an extension" {
     dlock job true
     equals "$(days)" 100
     dlock --remember=400d job dlock --extend --ttl=49h
@@ -84,7 +84,7 @@ days() { echo $(($(redis pttl "$META") / 86400000)); }
     equals "$(days)" 30 # what the fence needs
 }
 
-@test "--remember=0: nothing stays but what the fence needs" {
+@test "--remember=0: nothing is kept except what the fence needs" {
     dlock job true
     dlock --remember=0 job true
     equals "$(redis hmget "$META" run success failures runs host pid user command)" "$(printf '\n\n\n\n\n\n\n')"
@@ -97,7 +97,7 @@ days() { echo $(($(redis pttl "$META") / 86400000)); }
     wait "$HOLDER"
 }
 
-@test "a run is remembered without a further command of the server's" {
+@test "recording a run needs no further Redis command" {
     dlock job true
     redis config resetstat
     dlock job true
@@ -105,7 +105,7 @@ days() { echo $(($(redis pttl "$META") / 86400000)); }
         $'evalsha 2\nhmget 2\nhset 2'
 }
 
-@test "what another client wrote into the memory is none, and does no harm" {
+@test "what another client writes in place of recorded runs is ignored and does no harm" {
     dlock job true
     redis hset "$META" run garbage success "$(printf 'x\tx\tx')" failures many runs x
     equals "$(memory '(s["last_run"], s["last_success"], s["failures_in_a_row"])')" '(None, None, 0)'
@@ -130,7 +130,7 @@ S
     rm "$T/again"
 }
 
-@test "writes are refused when a lock is to be kept that is kept as long as its lease: the success is remembered, or there is a warning" {
+@test "the server refuses writes at the release of a lock that is kept: the success is recorded, or a warning says that it is not" {
     local setting mode
     for setting in 'min-replicas-to-write 1' 'maxmemory 1'; do
         for mode in "" -s; do
@@ -149,7 +149,7 @@ S
     [[ $output == *'could not be released: '*NOREPLICAS*'; it is held until its lease ends, and its run is not recorded' ]]
 }
 
-@test "what is known of a run may not be written: the lock is released, with a warning" {
+@test "a run that the user may not record: the lock is released, with a warning" {
     redis acl setuser default -hset >/dev/null 2>&1 || skip 'needs Redis 6'
     redis acl setuser default +hset
     fails_with 0 'the lock is released, but its run is not remembered: .*(hset|HSET)' \
@@ -191,7 +191,7 @@ row() { printf '%s\t%s\t%s\t%s' "$1" "$2" "$3" "$(hostname)"; }
     equals "$(redis hexists "$META" history)" 0
 }
 
-@test "the history: a killed holder's run is lost, and comes before that of the next holder" {
+@test "the history: a killed holder's run is lost, and precedes the next holder's run" {
     hold_lock job
     redis del dlock:job
     wait "$HOLDER" || true
@@ -203,20 +203,20 @@ row() { printf '%s\t%s\t%s\t%s' "$1" "$2" "$3" "$(hostname)"; }
     rows "$(row '[0-9]+' 'status 0' 3600000)" "$(row '' lost 3600000)" "$(row '[0-9]*' '(stopped|lost)' 3600000)"
 }
 
-@test "the history: the clock is set back during a run, whose length is not known then" {
+@test "the history: a run during which the clock is set back has no known length" {
     set_wall 0
     LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job sh -c "echo -3600 >'$T/wall_clock.tmp' && mv '$T/wall_clock.tmp' '$T/wall_clock'"
     rows "$(row '' 'status 0' 3600000)"
 }
 
-@test "the history: 32 runs are kept, whatever others wrote there" {
+@test "the history: 32 runs are kept, whatever others write there" {
     redis hset "$META" run x history "$(printf '%s\n' x "$(seq -s ' ' 100)" $'1\t2\tstatus 0')"
     for ((i = 0; i < 33; i++)); do dlock job true; done
     equals "$(history | wc -l)" 32
     equals "$(history | grep -cP '^1\d{12}\t\d{1,5}\tstatus 0\t3600000\t[^\t]+$')" 32
 }
 
-@test "the history: a refusal says how long the holder usually takes, in spite of rows that cannot be read" {
+@test "the history: a refusal says how long the holder usually takes, even if some rows cannot be read" {
     redis hset "$META" run x history "$(for _ in 1 2 3 4 5; do printf '%s\n' $'\e[31m\xff' $'1700000000000\t720000\tstatus 0\t3600000\th'; done)"
     hold_lock job
     fails_with 75 'usually 12m, about 1[12]m left' dlock -w 0.1 job true

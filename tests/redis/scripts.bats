@@ -23,39 +23,39 @@ rows() {
 # all_rows PART: of all tables, those about takes and releases, with that part of the scripts.
 all_rows() { python3 "$TESTS/redis/scripts/run.py" | xargs -d '\n' python3 "$TESTS/redis/scripts/run.py" "$1" "$EMBEDDED" "$T/redis.sock"; }
 
-@test "whose lock it is, for each value of the lock and each record" { rows standing records; }
-@test "check and extend: ours or not, and what is written of it" { rows check 'check of a share' extend; }
-@test "the server tells of the lock after a script has changed it itself" { rows watched; }
-@test "take: what is written of a lock that is free, also if the reply was lost" { rows free 'lost reply'; }
-@test "take: the fence that a client proposes, and that of a lease that joins" { rows fences; }
-@test "take: a refusal says who holds the lock, and counts" { rows refused once-per; }
-@test "take: shares, slots, and leases that have ended" { rows shared dropped 'lost reply, shared'; }
-@test "release: what is removed, kept and remembered of an exclusive lock" { rows release 'release of what is lost' 'release by another process'; }
+@test "who holds the lock, for each value of the key and each record" { rows standing records; }
+@test "check and extend: whether the caller holds the lock, and what is written" { rows check 'check of a share' extend; }
+@test "the server notifies a client even of a change that the client's own script has made" { rows watched; }
+@test "acquire: what is written for a free lock, even if the reply was lost" { rows free 'lost reply'; }
+@test "acquire: the fence that a client proposes, and the fence of a lease that joins" { rows fences; }
+@test "acquire: a refusal names the holder and is counted" { rows refused once-per; }
+@test "acquire: sharers, slots, and leases that have ended" { rows shared dropped 'lost reply, shared'; }
+@test "release: what is removed, kept and recorded for an exclusive lock" { rows release 'release of what is lost' 'release by another process'; }
 @test "release: the last 32 runs, newest first, and what is written if they cannot be read" { rows history; }
-@test "release: of a share, and of a take that was given up" { rows 'release of a share' 'given up'; }
+@test "release: of a shared lock, and of an abandoned request" { rows 'release of a share' 'given up'; }
 @test "release: the first waiter is called" { rows 'hand on'; }
-@test "queue: who joins and leaves it, and who is told" { rows 'join the queue' near; }
+@test "queue: who joins and leaves it, and who is notified" { rows 'join the queue' near; }
 @test "queue: whose turn it is" { rows turn 'turn to share'; }
-@test "look: what is said of a lock, its holders and its waiters" { rows look 'look at shares' 'look at waiters'; }
-@test "force and pause: what is removed, called and remembered" { rows force pause; }
+@test "status: what is reported about a lock, its holders and its waiters" { rows look 'look at shares' 'look at waiters'; }
+@test "force and pause: what is removed, called and recorded" { rows force pause; }
 
 # Of the plain way alone, a row that is not plain must find nothing changed.
-@test "the plain way of a take and a release decides just the rows that say so" {
+@test "the fast path of acquire and release decides exactly the rows marked for it" {
     start_redis_7
     all_rows --plain
 }
-@test "without the plain way, takes and releases do the same" {
+@test "acquire and release give the same results without the fast path" {
     start_redis_7
     all_rows --rest
 }
 
-@test "each table is in one of these tests" {
+@test "each table of rows is used by one of these tests" {
     python3 "$TESTS/redis/scripts/run.py" | sort >"$T/tables"
     sed -nE 's/^@test .*\{ rows (.*); \}$/\1/p' "$BATS_TEST_FILENAME" | xargs printf '%s\n' | sort >"$T/tested"
     diff "$T/tables" "$T/tested"
 }
 
-@test "the program has these very scripts" {
+@test "the scripts in the program are those that the rows test" {
     head -c 4 "$DLOCK" | grep -q ELF || skip 'a script runs the program'
     local sum count=0
     for sum in $(sed -nE 's/^    "([0-9a-f]{40})",$/\1/p' "$EMBEDDED"); do

@@ -29,7 +29,7 @@ fail_over() {
 
 # --- finding the master ------------------------------------------------------
 
-@test "the lock is taken from the master that the Sentinels name, and every action finds it there" {
+@test "the lock is acquired from the master that the Sentinels name, and every action finds it there" {
     A=$(free_port)
     start_redis a --port "$A"
     start_sentinel s && S=$PORT
@@ -44,7 +44,7 @@ fail_over() {
     equals "$(at_a -n 2 exists dlock:job)" 0
 }
 
-@test "Sentinels that are down, hang or talk nonsense are passed over" {
+@test "Sentinels that are down, hang or send nonsense are skipped" {
     local good bad down=127.0.0.1:$(free_port) start
     A=$(free_port)
     start_redis a --port "$A"
@@ -68,14 +68,14 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
-@test "no Sentinel can be reached: 69 with how many were tried and what the last one said" {
+@test "no Sentinel can be reached: exit 69 with how many were tried and what the last one said" {
     local down=127.0.0.1:$(free_port)
     fails_with 69 "redis\+sentinel://$down,$down/prime/0: 2 Sentinels were asked for the master prime without success; Sentinel $down: Connection refused; tried [2-9]" \
         dlock -r "redis+sentinel://$down,$down/prime" --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
-@test "a master that no Sentinel knows, a server that is no Sentinel, or a Sentinel that is taken for one: 78 at once" {
+@test "a master that no Sentinel knows, a server that is no Sentinel, or a Sentinel given as a plain server: exit 78 at once" {
     A=$(free_port)
     start_redis a --port "$A"
     start_sentinel s && S=$PORT
@@ -90,7 +90,7 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
-@test "the master and the Sentinels have logins of their own" {
+@test "the master and the Sentinels each have their own login" {
     A=$(free_port)
     start_redis a --port "$A" --requirepass secret
     start_sentinel s 'requirepass open' 'sentinel auth-pass prime secret' && S=$PORT
@@ -133,7 +133,7 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a Sentinel that names a replica: nothing is asked of it, and the master is found when it is named" {
+@test "a Sentinel that names a replica: no lock is requested there, and the real master is used once it is named" {
     start_pair
     fake_sentinel stale "$(address 127.0.0.1 "$B")"
     fails_with 69 "127.0.0.1 port $B is a replica: a failover is under way; tried [2-9]" \
@@ -149,7 +149,7 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a Sentinel that is named first and knows a replica, or one that is gone, for the master does not hide the master" {
+@test "if the first Sentinel names a replica or a server that is gone, the next Sentinel's answer is used" {
     local stale
     start_pair
     start_sentinel s && S=$PORT
@@ -167,7 +167,7 @@ fail_over() {
 # listens NAME: a fake one has somebody who listens.
 listens() { grep -q '^subscribe' "$T/$1.log"; }
 
-@test "a Sentinel that allows no subscription takes over from one that did: another master is still noticed within seconds" {
+@test "a Sentinel that allows no subscription replaces one that did: a new master is still noticed within seconds" {
     local one two start status=0
     A=$(free_port) B=$(free_port)
     start_redis a --port "$A"
@@ -183,7 +183,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     within 3000 "$start"
 }
 
-@test "a Sentinel that allows no subscription is passed over for one that does" {
+@test "a Sentinel that allows a subscription is preferred to one that does not" {
     local one two three
     A=$(free_port)
     start_redis a --port "$A"
@@ -200,7 +200,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     wait "$HOLDER"
 }
 
-@test "a Sentinel that hangs later blocks no one: a lost lock is noticed at once" {
+@test "a Sentinel that hangs later blocks nobody: a lost lock is noticed at once" {
     local start status=0
     A=$(free_port)
     start_redis a --port "$A"
@@ -215,7 +215,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     within 0 "$start"
 }
 
-@test "a new master that cannot be reached at first: the lock is held on meanwhile, and it is not asked without pause" {
+@test "a new master that cannot be reached at first: the lock stays held, and the tries are spaced out" {
     local start=$(now) down
     A=$(free_port)
     start_redis a --port "$A"
@@ -231,7 +231,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(at_a exists dlock:job)" 0
 }
 
-@test "a connection that ends while it has no subscriber is made anew: no outage for a waiter that polls" {
+@test "a connection that ends before it has subscribed is replaced: no outage for a waiter that polls" {
     A=$(free_port)
     start_redis a --port "$A"
     start_sentinel s && S=$PORT
@@ -265,7 +265,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
 
 # --- failovers ---------------------------------------------------------------
 
-@test "another master takes over while the old one goes on: a lock that it has is kept, one that it has not is lost at once" {
+@test "a new master takes over while the old one runs: a lock that it has is kept, one that it lacks is lost at once" {
     start_failover "${immovable[@]}"
     hold kept && hold lost
     dlock kept -- sh -c '"$T/kept.sh"; exit 5' 2>"$T/kept.err" 3>&- 4>&- &
@@ -291,7 +291,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(at_a exists dlock:kept)" 1
 }
 
-@test "the master dies while locks are held and waited for: held on, and no waiter is lost or doubled" {
+@test "the master dies while locks are held and waited for: they stay held, and each waiter gets its turn once" {
     start_failover
     at_a set dlock:job somebody px 60000
     hold_lock own --retry-for=30s -t 1m
@@ -311,7 +311,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(at_b exists dlock:own dlock:job '{dlock:job}:queue')" 0
 }
 
-@test "the master hangs: a call that waits for its answer ends when another one takes over" {
+@test "the master hangs: a call that waits for its answer ends when another master takes over" {
     start_failover
     hold_lock own --connect-timeout=60s -t 10s
     wait_until 5 is_told "$S"
@@ -324,7 +324,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(at_b exists dlock:own)" 0
 }
 
-@test "the Sentinel that is listened to ends: the next one is, and the lock is held on" {
+@test "the Sentinel with the subscription ends: the next one is used, and the lock stays held" {
     local one two
     A=$(free_port)
     start_redis a --port "$A"

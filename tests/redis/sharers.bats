@@ -46,7 +46,7 @@ join_and_leave() {
 
 watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items://p'; }
 
-@test "joining and leaving costs the server the same beside 10 holders and beside 150, and wakes none of them" {
+@test "joining and leaving a shared lock costs the server the same with 10 holders as with 150, and wakes none of them" {
     local mode few watched
     for mode in -s --slots=1000; do
         redis flushall
@@ -67,7 +67,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     done
 }
 
-@test "a take and a refusal ask the server for no more commands than they need" {
+@test "an acquire and a refusal use no more server commands than they need" {
     local take refusal
     dlock job true # the scripts are known, and the lock has a history
     take=$(cost dlock job true)
@@ -80,7 +80,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     [ "$take" -le 16 ] && [ "$refusal" -le 12 ] # and one for the greeting
 }
 
-@test "a refusal costs the server the same beside 10 holders and beside 150" {
+@test "a refusal costs the server the same with 10 holders as with 150" {
     local few
     refuse() { not dlock -n "$@" job true; }
     fill 10 -s -t 1h
@@ -115,7 +115,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     done
 }
 
-@test "a share from before the lock was removed is worth nothing, even if others share it anew" {
+@test "a sharer's lease from before the lock was removed is lost, even if others share the lock again" {
     local status=0
     share 1 --slots=2
     xargs kill -STOP <"$T/pids"
@@ -130,7 +130,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     equals "$(holders)" 1
 }
 
-@test "leases that have ended are seen to a few at a time, and are in nobody's way" {
+@test "leases that have ended are removed a few at a time, and block nobody" {
     fill 120 --slots=121 -t 1h
     dlock --acquire --slots=121 -t 2h job
     # As after their ends: by the clock, a machine that is slow would drop some meanwhile.
@@ -148,7 +148,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     [ "$output" -lt 121 ]
 }
 
-@test "when all leases have ended the lock is free, however long its key still stands" {
+@test "the lock is free when all leases have ended, even while its key still exists" {
     local mode
     for mode in -s --slots=2; do
         dlock --acquire "$mode" -t 1s job
@@ -165,7 +165,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     done
 }
 
-@test "the key of a shared lock that outlasts all leases by far is cut short" {
+@test "the key of a shared lock that would far outlast all leases is shortened" {
     dlock --acquire -s -t 10s job
     dlock --acquire -s -t 1h --owner=long job
     [ "$(redis pttl dlock:job)" -gt 3600000 ]
@@ -173,7 +173,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     [ "$(redis pttl dlock:job)" -le 15000 ]
 }
 
-@test "--force-release of a key that has outlived the last lease: 1, and no time of release is changed" {
+@test "--force-release of a key that has outlived the last lease: exit 1, and the recorded release time is unchanged" {
     local mode
     for mode in --shared --slots=2; do
         dlock --acquire "$mode" -t 60s --hold-at-least=3s --owner=me "job$mode" >/dev/null
@@ -187,7 +187,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     done
 }
 
-@test "the server does not remember what a holder has watched, once that has released the lock" {
+@test "the server forgets the keys that a holder watched once the lock is released" {
     local mode
     for mode in --wait=0 --shared --slots=2; do
         : >"$T/pids"
@@ -200,7 +200,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     : >"$T/pids"
 }
 
-@test "what another client left in the place of the holders of a free lock is removed" {
+@test "a value that another client left in place of the holders of a free lock is removed" {
     local mode
     for mode in --shared --slots=2; do
         redis flushdb >/dev/null
@@ -210,7 +210,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     done
 }
 
-@test "a holder that is killed leaves its run for a day, not for as long as runs are remembered" {
+@test "a killed holder's run is kept for a day, not for as long as runs are remembered" {
     local mode key left
     for mode in --shared --slots=2; do
         hold_lock job "$mode" -t 300ms

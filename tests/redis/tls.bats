@@ -16,7 +16,7 @@ is_waiting() { [ "$(redis exists '{dlock:job}:waiters')" = 1 ]; }
 loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/$PPID/maps | sort -u | tr "\n" " "'; }
 
 # bats test_tags=slow
-@test "a peer that floods the handshake is an outage, and ends no deadline: a run, a lease that is held, a quorum" {
+@test "a server that floods the handshake is an outage, and delays no deadline of a run, a held lease or a quorum" {
     local start status=0
     start_tls_redis
     listener flood
@@ -42,7 +42,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
 }
 
 # bats test_tags=slow
-@test "a waiter to whom more is said at once than it reads at once hears all of it" {
+@test "a waiter that receives more at once than one read returns reads all of it" {
     start_tls_redis
     local i channels=() before
     redis set dlock:job another
@@ -75,7 +75,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
 
 # --- what works --------------------------------------------------------------
 
-@test "a lock over TLS 1.2 and 1.3, with the server's name or its IP address" {
+@test "a lock over TLS 1.2 and 1.3, by the server's name or its IP address" {
     start_tls_redis
     local version host
     for version in TLSv1.2 TLSv1.3; do
@@ -88,7 +88,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     done
 }
 
-@test "a dlock inside finds the server and its files of certificates, by relative paths too" {
+@test "a dlock inside finds the server and its certificate files, even by relative paths" {
     start_tls_redis
     unset DLOCK_CACERT DLOCK_REDIS
     cp "$CERTS/ca.pem" "$T/ca & co.pem"
@@ -97,7 +97,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
 }
 
-@test "an IPv6 address is verified as well" {
+@test "the address of an IPv6 server is verified as well" {
     start_tls_redis
     redis-cli --tls --cacert "$CERTS/ca.pem" -h ::1 -p "$PORT" ping >/dev/null 2>&1 || skip 'no IPv6 here'
     run dlock -r "rediss://[::1]:$PORT" job echo ran
@@ -106,7 +106,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
         dlock -r "unix://$T/redis.sock" --cacert=/nowhere job echo ran
 }
 
-@test "a TLS file beside a plain URL: a warning if a password is in plain text, otherwise -v and --doctor say so" {
+@test "a TLS file with a plain URL: a warning if a password is sent in plain text, otherwise -v and --doctor say so" {
     local -x DLOCK_CACERT=/nowhere
     local url=redis://:pw@127.0.0.1:1 said='DLOCK_CACERT has no effect: the URL of Redis is without TLS; use rediss://'
     fails_with 69 "^dlock: job: $said; the password goes over the network in plain text\$" dlock -r "$url" --retry-for=0 job true
@@ -118,7 +118,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [[ $output == *"$said"* ]]
 }
 
-@test "without --cacert the host's own store of issuers counts" {
+@test "without --cacert the host's own certificate store is used" {
     start_tls_redis
     unset DLOCK_CACERT
     fails_with 77 'unknown issuer .*--cacert' dlock -r "$URL" job touch "$T/ran"
@@ -127,7 +127,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [ ! -e "$T/ran" ]
 }
 
-@test "all actions, --attach too, and a listing of more than a megabyte" {
+@test "all actions work over TLS, including --attach and a --list of more than a megabyte" {
     start_tls_redis
     export DLOCK_REDIS=$URL
     dlock --acquire --owner=me -t 60s job >/dev/null
@@ -169,7 +169,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     equals "$status" 124
 }
 
-@test "inside the command the outer lock is found by what the environment says of the server" {
+@test "inside the command, a dlock whose TLS settings come from the environment finds the outer lock" {
     start_tls_redis
     unset DLOCK_CACERT
     redis config set tls-auth-clients yes >/dev/null
@@ -179,7 +179,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     equals "$status $output" $'0 dlock:job\ninner'
 }
 
-@test "news in one record with the reply are not overlooked" {
+@test "a notification in the same TLS record as a reply is not overlooked" {
     start_redis
     hold_lock job -r "unix://$T/redis.sock" # so that the scripts are known
     wait_until 10 eval 'redis client list | grep -q "name=dlock .* sub=1"'
@@ -193,7 +193,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     within 0 "$start"
 }
 
-@test "the server is restarted under a holder: connected anew, and the lock that went with it is a lost one" {
+@test "the server restarts without its data during a run: dlock reconnects and reports the lost lock" {
     start_tls_redis
     hold_lock job -r "$URL" -t 10
     stop_redis
@@ -208,7 +208,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a connection that breaks is no end by SIGPIPE: released over another one" {
+@test "a connection that breaks does not end dlock by SIGPIPE: the lock is released over a new one" {
     start_tls_redis
     local under=(env --default-signal=PIPE LD_PRELOAD="$HELPERS/fault_broken_pipe.so" FAULT_AT="$T/break")
     "${under[@]}" true 2>/dev/null || skip 'env does not know --default-signal'
@@ -226,7 +226,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 # --- certificates ------------------------------------------------------------
 
-@test "a certificate that is expired, not valid yet, or for another name: exit 77 at once, nothing run" {
+@test "a certificate that is expired, not yet valid, or for another name: exit 77 at once, nothing is run" {
     start_tls_redis
     make_certificate other ca DNS:other.example
     make_certificate expired ca DNS:localhost 0 # ends when it begins: openssl 3.5 takes no -1
@@ -249,7 +249,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a certificate is for whole names: wildcards match one label, a name that is none matches nothing" {
+@test "a certificate matches whole names only: a wildcard matches one label, an invalid name nothing" {
     start_tls_redis
     make_certificate wild ca 'DNS:*.locks.example,DNS:other.example,DNS:a*.part.example'
     show_certificate wild
@@ -269,7 +269,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server without a certificate is refused if the host's policy allows such ciphers, and gets nothing" {
+@test "a server without a certificate is refused, even if the host's policy allows such ciphers, and is sent nothing" {
     printf '%s\n' 'openssl_conf = a' '[a]' 'ssl_conf = b' '[b]' 'system_default = c' '[c]' 'CipherString = ALL:@SECLEVEL=0' >"$T/openssl.cnf"
     listener anonymous
     OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it sent no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
@@ -277,7 +277,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a certificate of an unknown issuer, or signed by itself: exit 77 at once" {
+@test "a certificate that is self-signed or of an unknown issuer: exit 77 at once" {
     start_tls_redis
     make_authority stranger
     local start=$(now)
@@ -291,7 +291,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "of a chain of issuers, the one that --cacert has is enough" {
+@test "one issuer of the chain in --cacert is enough" {
     start_tls_redis
     sign middle ca basicConstraints=critical,CA:true 7
     make_certificate leaf middle DNS:localhost
@@ -306,7 +306,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server that wants a certificate of ours: without, exit 77 that says so; with it, a lock" {
+@test "a server that requires a client certificate: exit 77 that says so without one, a lock with one" {
     start_tls_redis --tls-auth-clients yes
     local version
     make_authority stranger
@@ -332,7 +332,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [[ $output == *'Permission denied'* && $output != *read ]]
 }
 
-@test "an unusable file of certificates or a key: exit 78, or 77, with the file and its source" {
+@test "a certificate or key file that cannot be used: exit 78 or 77, naming the file and its source" {
     local key=$CERTS/server.key cert=$CERTS/server.pem url=rediss://localhost:1
     touch "$T/empty"
     fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
@@ -374,7 +374,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 # --- what else may go wrong --------------------------------------------------
 
-@test "TLS meant and none there, or the other way round: exit 69 with what may be meant" {
+@test "TLS to a plain server, or plain text to a TLS server: exit 69 with what may be wrong" {
     start_tls_redis
     fails_with 69 'use rediss://; tried [2-9]' dlock -r "redis://localhost:$PORT" --retry-for=300ms job touch "$T/ran"
     local port=$(free_port)
@@ -388,7 +388,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server that has answered before and closes the connection now: the message does not suggest TLS" {
+@test "a server that has answered before and now closes the connection: the message does not suggest TLS" {
     start_redis
     listener proxy "$T/redis.sock"
     dlock --redis="unix://$T/redis.sock" --acquire -t 60s --owner=other job >/dev/null
@@ -402,7 +402,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     ! grep -q 'that is meant' "$T/said"
 }
 
-@test "a server that does not answer the handshake: exit 69 within the connect timeout; a signal ends it at once" {
+@test "a server that does not answer the handshake: exit 69 within the connect timeout; a signal ends dlock at once" {
     listener mute
     local start=$(now)
     fails_with 69 'the TLS handshake was not answered in time' \
@@ -415,7 +415,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server with TLS 1.1 alone: exit 69 that says so" {
+@test "a server that offers only TLS 1.1: exit 69 that says so" {
     listener old "$CERTS/server.pem" "$CERTS/server.key"
     fails_with 69 '1\.2 is the minimum' dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -423,7 +423,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 # --- the library -------------------------------------------------------------
 
-@test "OpenSSL is loaded for TLS alone, and the program says in itself that it may be" {
+@test "OpenSSL is loaded only for TLS, and the program file declares that it may be" {
     [ -z "${STATIC:-}" ] || skip 'a static program'
     start_tls_redis
     [[ $(loaded -r "$URL") == *'libcrypto.so.3 '*'libssl.so.3 ' ]]
@@ -439,7 +439,7 @@ for note in json.load(sys.stdin):
     equals "$(sort "$T/notes")" $'recommended libcrypto.so.3\nrecommended libssl.so.3'
 }
 
-@test "a host without OpenSSL: exit 78 with the package to install, and no harm to those without TLS" {
+@test "a host without OpenSSL: exit 78 naming the package to install; locks without TLS still work" {
     local variable
     for variable in FAULT_NO_CRYPTO FAULT_NO_SSL; do
         fails_with 78 'TLS needs OpenSSL 3, in the package libssl3 \(Debian.*openssl-libs.*: /nowhere' \
@@ -451,7 +451,7 @@ for note in json.load(sys.stdin):
     [ ! -e "$T/ran" ]
 }
 
-@test "--doctor shows what was agreed on, and warns of a certificate that expires soon" {
+@test "--doctor shows the negotiated TLS version and cipher, and warns of a certificate that expires soon" {
     start_tls_redis
     run dlock --doctor -r "$URL" --cacert="$CERTS/ca.pem"
     equals "$status" 0
@@ -470,7 +470,7 @@ cut_off() {
     wait_until 10 not has_ours
 } >/dev/null
 
-@test "renewed --cacert, --client-cert and --client-key are read during a lease once a certificate is refused: watched and released" {
+@test "if a certificate is refused during a lease, renewed --cacert, --client-cert and --client-key are read again" {
     local status=0
     make_authority next 2>/dev/null
     make_certificate mine ca DNS:mine
@@ -502,7 +502,7 @@ cut_off() {
 server_options() { echo --bind 127.0.0.1 --tls-cert-file "$CERTS/server.pem" --tls-key-file "$CERTS/server.key" \
     --tls-ca-cert-file "$CERTS/ca.pem" --tls-auth-clients no; }
 
-@test "Sentinels and the master that they name by its address: TLS and a login to both, in waiting and watching too" {
+@test "Sentinels and the master that they name by address: TLS and a login to both, even for waiting and watching" {
     start_tls_redis --requirepass secret
     local master=$PORT sentinel start status=0
     export REDISCLI_AUTH=secret
@@ -536,7 +536,7 @@ sentinel_is_heard() { [ "$(redis-cli --tls --cacert "$CERTS/ca.pem" -p "$1" -a o
 node() { redis-cli -s "$T/node$1.sock" "${@:2}"; }
 node_has() { node "$1" "${@:3}" | grep -q "$2"; }
 
-@test "the nodes of a Cluster: TLS and the same login to each that the key leads to" {
+@test "the nodes of a Cluster: TLS and the same login to each node that a key leads to" {
     local number ports=(0 "$(free_port)" "$(free_port)") bus=(0 "$(free_port)" "$(free_port)") name
     for number in 1 2; do
         mkdir "$T/$number"
@@ -562,7 +562,7 @@ node_has() { node "$1" "${@:3}" | grep -q "$2"; }
     equals "$(dlock --list -r "rediss+cluster://locker:secret@localhost:${ports[2]}" | wc -l)" 2
 }
 
-@test "a static program needs nothing but itself, and CA certificates for TLS: in an empty root, file, Redis and TLS" {
+@test "a static program runs in an empty root with files, Redis and TLS; only TLS needs CA certificates" {
     [ "${STATIC:-}" = yes ] || skip 'the program is not static'
     local enter=(chroot "$T/root")
     [ "$(id -u)" -eq 0 ] || enter=(unshare --map-root-user "${enter[@]}")

@@ -40,7 +40,7 @@ stops_it() {
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
 # bats test_tags=slow
-@test "a user without CLIENT TRACKING or without the channel: the lock is looked at, told with -v, tried once" {
+@test "a user without CLIENT TRACKING or without its channel: the lock is polled, -v says so, and tracking is tried only once" {
     start_redis
     redis acl setuser bob on '>pw' '~*' '&*' +@all '-client|tracking'
     checks_instead "unix://bob:pw@$T/redis.sock" 'CLIENT TRACKING: NOPERM'
@@ -58,7 +58,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a lock that is extended by another client has its new deadline at once" {
+@test "an extension by another client moves the deadline at once" {
     start_redis
     # It asks once more five seconds after the take; the server is gone by then.
     hold_armed -r "$URL" -t 100s --grace=94s
@@ -73,7 +73,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a server that talks nothing but nonsense any more: the command is stopped before the lease ends" {
+@test "a server that sends only nonsense from now on: the command is stopped before the lease ends" {
     start_redis
     local mode modes=(garbage huge endless cut nonsense close mute) fakes=() holders=() status
     for mode in "${modes[@]}"; do
@@ -101,7 +101,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a server with renamed commands: the lock is looked at, told with -v" {
+@test "a server with renamed commands: the lock is polled, and -v says so" {
     start_redis redis --rename-command CLIENT ''
     checks_instead "$URL" 'CLIENT ID: ERR unknown command'
     stop_redis
@@ -113,7 +113,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a server that is gone: the holder sleeps, and the command is stopped before the lease ends" {
+@test "a server that goes away: the holder sleeps, and the command is stopped before the lease ends" {
     start_redis
     hold_armed -r "$URL" -t 4s
     stop_redis
@@ -146,7 +146,7 @@ E
 }
 
 # bats test_tags=slow
-@test "a proxy that closes the connection on CLIENT TRACKING: the lock is looked at, told with -v" {
+@test "a proxy that closes the connection on CLIENT TRACKING: the lock is polled, and -v says so" {
     start_redis
     fake_redis closing=TRACKING "$T/redis.sock"
     checks_instead "$FAKE" 'the connection ended when CLIENT TRACKING was tried'
@@ -180,7 +180,7 @@ E
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a key that is deleted in the first moment stops the command at once" {
+@test "a key that is deleted right after the start stops the command at once" {
     start_redis
     local start=$(now)
     fails_with 124 'the lock is lost: .*the key dlock:job is gone' \
@@ -188,7 +188,7 @@ E
     within 0 "$start"
 }
 
-@test "a lease that another client has cut short is not told of as that of --ttl" {
+@test "messages about a lease that another client has shortened do not show the original --ttl" {
     start_redis
     hold_armed -r "$URL" -t 1h
     local start=$(now) status=0
@@ -199,7 +199,7 @@ E
     grep -qE 'the lease, last set to 1\.[0-9]s, ends in [0-9]+ms; stopping the command with SIGTERM$' "$T/held.err"
 }
 
-@test "a client that touches the key again and again neither takes the lock nor keeps the holder busy" {
+@test "a client that keeps touching the key neither takes the lock nor keeps the holder busy" {
     start_redis
     hold_armed -r "$URL"
     local before=$(calls evalsha) start=$(now) looks
@@ -213,7 +213,7 @@ E
     stops_it redis del dlock:job
 }
 
-@test "a message that comes together with the confirmation is not overlooked" {
+@test "a notification that arrives with the reply that starts the watch is not overlooked" {
     start_redis
     hold_armed -r "$URL" # so that the scripts are known
     end_hold
@@ -229,7 +229,7 @@ E
     grep -q 'the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a key that is overwritten while the network cuts a question in two stops the command at once" {
+@test "a key that is overwritten while a request arrives in two halves stops the command at once" {
     start_redis
     hold_armed -r "$URL" # so that the scripts are known
     end_hold
@@ -247,7 +247,7 @@ E
 
 # --- a lock that nobody touches ----------------------------------------------
 
-@test "after a quiet watch the lock is released without a word" {
+@test "after an uneventful watch the lock is released without a message" {
     start_redis
     hold_armed -r "$URL"
     end_hold
@@ -256,7 +256,7 @@ E
     is_free
 }
 
-@test "a command that is over in a moment costs no call but take and release" {
+@test "a very short command costs no calls except acquire and release" {
     start_redis
     dlock -r "$URL" job true
     redis config resetstat
@@ -280,7 +280,7 @@ E
     equals "$sent" '1 1 1 0 1 2 1 1 0 '
 }
 
-@test "SCRIPT FLUSH while the lock is watched: looked at, told and released all the same" {
+@test "SCRIPT FLUSH while the lock is watched: checks, notifications and the release still work" {
     start_redis
     hold_armed -r "$URL"
     local before=$(calls eval)
@@ -300,7 +300,7 @@ E
 
 is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
 
-@test "a connection that is killed is no loss: another one is made at once and told" {
+@test "a killed connection loses no lock: dlock reconnects at once, and the watch continues" {
     start_redis
     hold_armed -r "$URL"
     local id
@@ -311,7 +311,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
     stops_it redis del dlock:job
 }
 
-@test "a server that is restarted empty: the lost lock is reported as soon as it is there again" {
+@test "a server that restarts empty: the lost lock is reported as soon as the server is back" {
     start_redis
     hold_armed -r "$URL"
     stop_redis
@@ -322,7 +322,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a failover to a server that has not got the lock stops the command at once" {
+@test "a failover to a server that lacks the lock stops the command at once" {
     start_redis
     start_redis other
     fake_redis switch "$T/redis.sock" "$T/other.sock"
@@ -331,7 +331,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a server that talks nonsense to the holder costs the connection, not the lock" {
+@test "a server that sends nonsense costs the holder the connection, not the lock" {
     local mode id
     start_redis
     for mode in garbage huge endless cut nonsense close messages; do
@@ -370,7 +370,7 @@ checks_instead() {
 
 refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*rejected_calls=([0-9]+),.*/\1/p"; }
 
-@test "the permissions that the manual names are enough for immediate notification" {
+@test "the permissions in the manual are enough for immediate notification" {
     start_redis
     manual_user
     hold_armed -v -r "unix://locker:secret@$T/redis.sock"
@@ -378,7 +378,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     not grep -q 'cannot report' "$T/held.err"
 }
 
-@test "a proxy that closes the connection on CLIENT SETNAME, or on each CLIENT: the lock is acquired, waited for and released" {
+@test "a proxy that closes the connection on CLIENT SETNAME or any CLIENT: the lock is acquired, waited for and released" {
     start_redis
     redis acl setuser bob on '>pw' '~*' '&*' +@all
     local text start waiter
@@ -402,7 +402,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     fails_with 0 'ok +login' dlock -r "$FAKE" --doctor job
 }
 
-@test "a user who loses the right to unsubscribe keeps the lock, and it is looked at" {
+@test "a user who loses the right to unsubscribe keeps the lock, which is polled" {
     start_redis
     redis acl setuser bob on '>pw' '~*' '&*' +@all
     hold_lock job -v -r "unix://bob:pw@$T/redis.sock" -t 10s
@@ -418,7 +418,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
 waiter_listens() { redis pubsub channels '*wake*' | grep .; }
 refused_again() { [ "$(refused multi)" -gt "$1" ]; }
 
-@test "MULTI that is refused for a moment: a holder, a heartbeat and a waiter that is called go on, and nothing stays locked" {
+@test "MULTI refused for a moment: a holder, a heartbeat and a called waiter go on, and no lock is left" {
     start_redis
     # The holder's check: another client touches the key.
     hold_armed -r "$URL" -t 1m

@@ -65,7 +65,7 @@ hear_all() {
 }
 
 # bats test_tags=slow
-@test "64 silent ones before one that rests, called or not: a free lock waits for seconds" {
+@test "a free lock reaches a waiter behind 64 unresponsive ones within seconds, whether or not one was called" {
     start_redis
     local how start
     for how in called uncalled; do
@@ -87,7 +87,7 @@ hear_all() {
 }
 
 # bats test_tags=slow
-@test "one that comes among the first 65 as another leaves: a free lock waits for seconds" {
+@test "a free lock reaches a waiter that joined among the first 65 as another left within seconds" {
     start_redis
     local start
     take_by_hand
@@ -111,7 +111,7 @@ hear_all() {
 # --- clients that know no queue ----------------------------------------------
 
 # bats test_tags=slow
-@test "waiters that rest ask seldom, and one of ten looks for all" {
+@test "idle waiters poll rarely: one in ten polls for all" {
     start_redis
     take_by_hand 600000
     local i before looks
@@ -128,7 +128,7 @@ hear_all() {
 }
 
 # bats test_tags=slow
-@test "two frozen ones before a waiter that rests, and no call comes: a free lock waits for seconds" {
+@test "a free lock reaches a waiter behind two frozen ones within seconds, even if nobody calls it" {
     start_redis
     take_by_hand
     queue a && queue b && queue c
@@ -144,18 +144,18 @@ hear_all() {
 }
 
 # bats test_tags=slow
-@test "when the one behind a frozen one gives up, the next one has the lock in a few seconds" {
+@test "when the waiter behind a frozen one gives up, the next one acquires the lock within seconds" {
     one_behind_leaves 75 suspended 3601
 }
 
 # bats test_tags=slow
-@test "when the one behind a frozen one is ended, the next one has the lock in a few seconds" {
+@test "when the waiter behind a frozen one is terminated, the next one acquires the lock within seconds" {
     terminates_b() { kill -TERM "$(pid_of b)"; }
     one_behind_leaves 143 terminates_b
 }
 
 # bats test_tags=slow
-@test "the first after a hand-over notices at once when that lease is shortened" {
+@test "the first waiter notices at once that the lease of the waiter before it is shortened" {
     start_redis
     local start
     dlock --acquire --owner=x -t 60s job
@@ -173,7 +173,7 @@ hear_all() {
 }
 
 # bats test_tags=slow
-@test "another client's release, or a change of its expiry, wakes the first one at once" {
+@test "another client's release, or a change of its expiry, wakes the first waiter at once" {
     start_redis
     local command start
     for command in 'del dlock:job' flushall 'rename dlock:job elsewhere'; do
@@ -197,7 +197,7 @@ hear_all() {
 }
 
 # bats test_tags=slow
-@test "--hold-at-least and a first one that was killed: the next one is notified when the hold ends" {
+@test "--hold-at-least and a killed first waiter: the next one is notified when the hold ends" {
     start_redis
     local start b
     hold_lock job --hold-at-least=5s
@@ -215,7 +215,7 @@ hear_all() {
 
 # --- clients that know no queue ----------------------------------------------
 
-@test "another client's lease that ends wakes the first one at once" {
+@test "the end of another client's lease wakes the first waiter at once" {
     start_redis
     local start=$(now)
     take_by_hand 2500
@@ -225,7 +225,7 @@ hear_all() {
     within 2500 "$start"
 }
 
-@test "another client that is faster than the one whose turn it is: it waits on, in its place" {
+@test "a waiter whose turn another client snatches keeps waiting in its place" {
     start_redis
     take_by_hand
     queue a && queue b
@@ -241,7 +241,7 @@ hear_all() {
     equals "$(order)" 'a b '
 }
 
-@test "the second waiter becomes the head when the first is killed, though the holder is another client" {
+@test "the second waiter becomes the first when that is killed, even if the holder is another client" {
     start_redis
     take_by_hand
     queue a && queue b -v
@@ -254,7 +254,7 @@ hear_all() {
     within 0 "$start" # it has just asked, and would ask again after 5 s
 }
 
-@test "when the first gives up or is ended while another client has the lock, the next is notified of changes" {
+@test "when the first waiter gives up or is terminated while another client holds the lock, the next is notified of changes" {
     start_redis
     local start how
     hear_all
@@ -274,7 +274,7 @@ hear_all() {
     done
 }
 
-@test "the first waiter has not subscribed to touches yet, and another client touches the lock: it learns that within a second" {
+@test "another client changes the lock before the first waiter is subscribed to changes: the waiter learns of it within a second" {
     start_redis
     local how start
     for how in del 'pexpire' replaced leaves; do
@@ -303,7 +303,7 @@ hear_all() {
     done
 }
 
-@test "a call in vain, and a release before the called waiter listens again: the next one is called, and none is lost" {
+@test "a call without a reason, and a release before the called waiter listens again: the next one is called, and none is lost" {
     start_redis
     hold_lock job
     fake_redis delay=300 "$T/redis.sock"
@@ -327,7 +327,7 @@ long_silent() {
     done
 }
 
-@test "waiters that have been frozen for long keep out one that does not wait for one turn, not for one each" {
+@test "waiters frozen for long together delay a -n request by one turn, not by one each" {
     start_redis
     local label
     take_by_hand
@@ -351,7 +351,7 @@ long_silent() {
     equals "$(order)" 'a b c d e '
 }
 
-@test "the server's clock is set forward: those who listen keep their places, and are called at once" {
+@test "the server's clock is set forward: responsive waiters keep their places and are called at once" {
     echo 0 >"$T/wall_clock"
     LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis
     stop_time
@@ -370,7 +370,7 @@ long_silent() {
 
 # --- the server --------------------------------------------------------------
 
-@test "the server is restarted while many wait: they queue again, and none is lost or doubled" {
+@test "the server restarts while many wait: they queue again, and each gets its turn once" {
     start_redis
     local i
     take_by_hand
@@ -385,7 +385,7 @@ long_silent() {
     equals "$(waiters)" 0
 }
 
-@test "the server comes back empty while many wait: none is lost or doubled" {
+@test "the server comes back empty while many wait: each gets its turn once" {
     start_redis
     local i
     take_by_hand
@@ -397,7 +397,7 @@ long_silent() {
     equals "$(waiters)" 0
 }
 
-@test "all keys are flushed while many wait: the lock is taken at once, and no waiter is lost" {
+@test "all keys are flushed while many wait: the lock is acquired at once, and no waiter is lost" {
     start_redis
     local i
     take_by_hand
@@ -409,7 +409,7 @@ long_silent() {
     equals "$(sort "$T/order" | tr '\n' ' ')" '1 2 3 '
 }
 
-@test "a waiter whose connection is cut has its place again" {
+@test "a waiter whose connection is cut keeps its place" {
     start_redis
     take_by_hand
     queue a && queue b
@@ -421,7 +421,7 @@ long_silent() {
     equals "$(order)" 'a b '
 }
 
-@test "the server goes and does not come back: 69 after --retry-for" {
+@test "the server goes away for good: exit 69 after --retry-for" {
     start_redis
     take_by_hand
     queue a --retry-for=1s
@@ -431,7 +431,7 @@ long_silent() {
 
 # --- servers and users that allow little -------------------------------------
 
-@test "without channels a waiter asks again and again, in order, and -v says so" {
+@test "without channels, waiters poll, keep their order, and -v says so" {
     start_redis
     manual_user
     redis acl setuser locker resetchannels
@@ -445,7 +445,7 @@ long_silent() {
     equals "$(order)" 'a b '
 }
 
-@test "the manual's permissions are enough to wait and to be called" {
+@test "the permissions in the manual are enough to wait and to be called" {
     start_redis
     manual_user
     export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
@@ -453,12 +453,12 @@ long_silent() {
     equals "$(redis acl log | grep -c reason)" 0
 }
 
-@test "a server without CLIENT TRACKING calls all the same" {
+@test "a server without CLIENT TRACKING still calls waiters" {
     start_redis redis --rename-command CLIENT ''
     two_are_called
 }
 
-@test "keys of the queue that are of another type, or full of nonsense, block no one" {
+@test "queue keys of another type, or full of nonsense, block nobody" {
     start_redis
     hold_lock job
     redis set '{dlock:job}:queue' x
@@ -478,7 +478,7 @@ long_silent() {
 }
 
 # A script that goes round in the server for ever can only be ended with it.
-@test "a queue that cannot be written is no endless loop in the server: a replica, an ACL" {
+@test "a queue that cannot be written (a replica, an ACL) causes no endless loop in the server" {
     start_redis
     plant 3
     redis replicaof 127.0.0.1 1
@@ -492,7 +492,7 @@ long_silent() {
     equals "$(timeout 20 redis-cli -s "$T/redis.sock" ping)" PONG
 }
 
-@test "a waiter that is ended does not release a lock of the same --owner that is not its own" {
+@test "a waiter that is terminated does not release another process's lock with the same --owner" {
     start_redis
     take_by_hand
     queue a --owner=somebody
@@ -527,7 +527,7 @@ one_behind_leaves() {
     ended c
 }
 
-@test "the last sharer leaves the lock beside one whose lease has ended: an exclusive waiter is called" {
+@test "the last sharer leaves while another's lease has ended: an exclusive waiter is called" {
     start_redis
     hear_all
     local mode
@@ -545,7 +545,7 @@ one_behind_leaves() {
     done
 }
 
-@test "a waiter that is not allowed to hear of changes is still called when it becomes the first" {
+@test "a waiter that may not receive change notifications is still called when it becomes the first" {
     start_redis
     redis acl setuser locker on '>secret' '~*' +@all resetchannels '&{dlock:*'
     export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
@@ -566,7 +566,7 @@ one_behind_leaves() {
 
 # --- price -------------------------------------------------------------------
 
-@test "a thousand dead ones at the head of the queue: the next one starts at once" {
+@test "a thousand dead waiters at the head of the queue: the next one starts at once" {
     start_redis
     hold_lock job
     timeless queue z
@@ -579,7 +579,7 @@ one_behind_leaves() {
     waits 0
 }
 
-@test "a thousand dead ones before a newcomer, with the lock free: it has it at once" {
+@test "a thousand dead waiters and a free lock: a newcomer acquires it at once" {
     start_redis
     plant 1000
     local start=$(now)
@@ -587,7 +587,7 @@ one_behind_leaves() {
     within 0 "$start"
 }
 
-@test "--status counts those that live" {
+@test "--status counts only live waiters" {
     start_redis
     hold_lock job
     queue a
@@ -622,7 +622,7 @@ whole_runs() {
     echo $(($(calls) * 10 / count))
 }
 
-@test "a run that has waited costs the same few calls with 10 waiters and with 100" {
+@test "a run that waited costs the same few calls with 10 waiters as with 100" {
     start_redis
     local few many
     few=$(whole_runs 10 true)
@@ -632,7 +632,7 @@ whole_runs() {
     [ "$many" -le $((few + 10)) ]
 }
 
-@test "a run that is watched costs few calls more, and the same with 10 waiters and with 100" {
+@test "a watched run costs only a few calls more, and the same with 10 waiters as with 100" {
     start_redis
     local few many
     few=$(whole_runs 10 sleep 0.06)
@@ -642,7 +642,7 @@ whole_runs() {
     [ "$many" -le $((few + 10)) ]
 }
 
-@test "waiters that are called when it is their turn ask for nothing in between, and are not tracked" {
+@test "waiters that are called in their turn do not poll meanwhile, and are not tracked" {
     start_redis
     take_by_hand
     local i before
@@ -656,7 +656,7 @@ whole_runs() {
     for i in {1..10}; do ended "$i"; done
 }
 
-@test "a client that sends messages, or touches the lock, again and again: a waiter asks 100 times a second at most" {
+@test "a client that keeps sending messages or touching the lock makes a waiter poll 100 times a second at most" {
     start_redis
     take_by_hand 600000
     queue a
