@@ -3,8 +3,9 @@
     python3 tests/proof [OPTIONS] ROOT
 
 What is proved is the revision that ROOT has checked out, in a clone of its own. All results go to one JSON file. A proof
-that was interrupted goes on where it stopped if it is started again with the same revision and seed. Exit status:
-0 all passed, 1 something failed, 2 nothing was begun, 130 interrupted.
+that was interrupted goes on where it stopped if it is started again with the same revision and seed. With --verify nothing is
+run: the status says whether FILE has the results of a whole proof of ROOT. Exit status: 0 all passed, 1 something failed,
+2 nothing was begun, 130 interrupted.
 """
 
 import argparse
@@ -34,18 +35,38 @@ def git(root, *words):
     return subprocess.run(["git", "-C", root, *words], stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
-def revision_of(root):
-    """The figures must belong to a revision: all but what an earlier proof has put between the markers is as committed."""
-    for line in git(root, "status", "--porcelain", "--untracked-files=no").splitlines():
-        path = line[3:]
+def changed_since(root, revision):
+    """The files of ROOT that differ from a revision in more than what a proof puts between the markers."""
+    for path in git(root, "diff", "--name-only", revision).splitlines():
         if os.path.basename(path) in PLOTS:
             continue
-        if line.startswith(" M ") and path.endswith(".md"):
+        if path.endswith(".md") and os.path.exists(os.path.join(root, path)) and git(root, "ls-tree", revision, path):
             with open(os.path.join(root, path), encoding="utf-8") as file:
-                if without_figures(file.read(), MARKED) == without_figures(git(root, "show", "HEAD:" + path), MARKED):
+                if without_figures(file.read(), MARKED) == without_figures(git(root, "show", "%s:%s" % (revision, path)), MARKED):
                     continue
+        yield path
+
+
+def revision_of(root):
+    """What is checked out. The figures must belong to a revision."""
+    for path in changed_since(root, "HEAD"):
         raise Refused("%s is changed, and the figures would belong to no revision; commit it first" % path)
     return git(root, "rev-parse", "HEAD").strip()
+
+
+def verify(path, root):
+    """Refuses results that are not those of a whole proof of what ROOT has."""
+    results = Results(path, {})
+    revision = results.facts["revision"]
+    try:
+        changed = list(changed_since(root, revision))
+    except subprocess.CalledProcessError as error:
+        raise Refused("%s is of revision %s, which is not here" % (path, revision[:12])) from error
+    if changed:
+        raise Refused("%s is of revision %s; changed since: %s" % (path, revision[:12], ", ".join(changed)))
+    if results.failed() or not results.parts().issuperset(part.name for part in PARTS):
+        raise Refused("%s: a part failed, or is missing" % path)
+    return 0
 
 
 def build(root, tree, revision):
@@ -99,7 +120,7 @@ def prove(options):
     runner = Runner(os.path.join(folder, "tree"), folder, lambda job: servers.environment(job, folder), done)
     runner.run([job for job in jobs if results.lacks(job.name)])
     if options.document:
-        write_pages(results.done, options.document, PARTS)
+        write_pages(results, options.document, PARTS)
         copy_plots(folder, options.document)
     failed = results.failed()
     print("%s: %d jobs, %d failed%s" % (results.path, len(results.jobs), len(failed), ": " + ", ".join(failed) if failed else ""))
@@ -115,6 +136,7 @@ def parse_arguments():
     parser.add_argument("--only", type=lambda text: text.split(","), metavar="PART,...", help="some of " + ",".join(part.name for part in PARTS))
     parser.add_argument("--document", metavar="FOLDER", help="put the tables into these pages")
     parser.add_argument("--plan", action="store_true", help="only show the plan")
+    parser.add_argument("--verify", metavar="FILE", help="only check that these results are of ROOT's revision, but for its figures")
     parser.add_argument("root", metavar="ROOT")
     return parser.parse_args()
 
@@ -127,7 +149,8 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, on_terminate)
     try:
-        return prove(parse_arguments())
+        options = parse_arguments()
+        return verify(options.verify, options.root) if options.verify else prove(options)
     except Refused as refused:
         print("proof: %s" % refused, file=sys.stderr)
         return 2

@@ -153,6 +153,22 @@ PLAN
     [ ! -e "$T/ran" ]
 }
 
+@test "results are those of a commit if all parts have passed, and only figures have changed since they were made" {
+    local results
+    fails_with 0 '' proof
+    results=$(echo "$T"/proof/*/proof.json)
+    commit 'the figures'
+    fails_with 0 '' proof --verify "$results"
+    sed -i 's/"status": "passed"/"status": "failed"/' "$results"
+    fails_with 2 'a part failed, or is missing' proof --verify "$results"
+    sed -i 's/"status": "failed"/"status": "passed"/' "$results"
+    echo more >>"$ROOT/doc/reliability.md"
+    commit 'more words'
+    fails_with 2 'changed since: doc/reliability.md$' proof --verify "$results"
+    sed -i 's/"revision": "./"revision": "x/' "$results"
+    fails_with 2 'which is not here' proof --verify "$results"
+}
+
 @test "the pages of this tree have all markers" {
     python3 - "$TESTS/../doc" <<'PAGES'
 import sys

@@ -36,6 +36,9 @@ class Results:
         """Whether this job has not run: what it lacked before may be there now, and the reverse."""
         return self.jobs.get(name, {"status": "not run"})["status"] == "not run"
 
+    def parts(self):
+        return {job.split("/")[0] for job in self.jobs}
+
     def failed(self):
         return [name for name, result in self.jobs.items() if result["status"] == "failed"]
 
@@ -81,17 +84,16 @@ def lacking(folder, parts):
                 yield "%s: no line %s, or no %s" % (page, *markers(name))
 
 
-def write_pages(done, folder, parts):
+def write_pages(results, folder, parts):
     """Each page whose parts are all in these results."""
-    names = {job.split("/")[0] for job in done["jobs"]}
     for page, blocks in pages_of(parts).items():
-        if not names.issuperset(blocks):
+        if not results.parts().issuperset(blocks):
             continue
         path = os.path.join(folder, page)
         with open(path, encoding="utf-8") as file:
-            text = put_between_markers(file.read(), "proof", head_of(done["facts"]))
+            text = put_between_markers(file.read(), "proof", head_of(results.facts))
         for name in blocks:
-            text = put_between_markers(text, name, block_of(name, done["jobs"]))
+            text = put_between_markers(text, name, block_of(name, results.jobs))
         replace_file(path, text)
 
 

@@ -379,15 +379,22 @@ compiles_with() { grep -E '^(CC|DEFS|(AM_|HARDEN_|SANITIZE_|WARN_)?(CFLAGS|CPPFL
     fails_with 1 'dlock-1-linux-amd64 is not the one in the SBOM' "$tools/verify" .
 }
 
-@test "a release is made of what is committed, and of the version that the sources have" {
+@test "a release is made of what is committed, of the version that the sources have, and signed only if it is proved" {
     command -v git >/dev/null || skip 'no git'
+    local version
+    version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
     mkdir -p "$T/tree"
     cp -R "$SRC/packaging" "$SRC/configure.ac" "$SRC/NEWS" "$SRC/debian" "$T/tree"
     cd "$T/tree"
     git init -q .
     git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m x
     fails_with 1 'configure.ac has another version than 77' packaging/release 77
-    fails_with 1 'something that is not committed' packaging/release "$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')"
+    fails_with 1 'something that is not committed' packaging/release "$version"
+    sed -i '1s/ (not yet released)//' NEWS
+    sed -i '1s/UNRELEASED/unstable/' debian/changelog
+    git add .
+    git -c user.name=x -c user.email=x@example.org commit -q -m y
+    SIGN=x fails_with 1 'build-proof/ has no results of make proof for this commit' packaging/release "$version"
 }
 
 @test "a new root for tests: mounts left by debootstrap are not copied with it" {
