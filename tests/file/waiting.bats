@@ -183,6 +183,14 @@ through() {
     equals "$(files)" 0
 }
 
+# has_marked NUMBER: the waiter with this ticket has marked the turn (store/file/queue.c).
+has_marked() {
+    awk -v inode=":$(stat -c %i "$F")\$" '$2 == "OFDLCK" && $6 ~ inode { print $7 }' /proc/locks | {
+        while read -r at; do [ $((at >= 3 << 60 && (at & 0xFFFFFFFF) == $1)) = 0 ] || return 0; done
+        return 1
+    }
+}
+
 @test "a waiter that is frozen after it has noticed that those before it are: the next has the lock" {
     local i start
     share a job && holds a
@@ -191,9 +199,10 @@ through() {
     for i in 1 2; do wait_until 10 is_frozen "$i"; done
     start=$(now)
     leave a
-    sleep 2.2 # each looks every two seconds
+    wait_until 10 has_marked 3
     kill -STOP "$(pid_of 3)"
     wait_until 15 ended 4
+    [ $(($(now) - start)) -ge 4500 ] # the turn of the first two, 3 s, then the third one's, 2 s
     wait_until 15 ended 5
     within $((SANITIZED ? 20000 : 9500)) "$start"
     equals "$(order)" '4 5 '
