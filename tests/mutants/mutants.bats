@@ -46,18 +46,44 @@ M
     )
 }
 
+# mutants OPTION...: of the tree that has been built in its place.
+mutants() { python3 "$TESTS/mutants/mutants.py" "$@" "$ROOT"; }
+is_built_in_place() { [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$HELPERS/../unit/test_lease" ]; }
+
+@test "an old behaviour that a patch brings back is found by the test that doc/defects.md names" {
+    is_built_in_place || skip 'not built in its tree'
+    run mutants --planted --count=0 --only=locale-without-utf-8
+    [ "$status" -ne 77 ] || skip 'no pid namespace can be made here'
+    echo "$output"
+    [ "$status" -eq 0 ]
+    grep -q '^killed locale-without-utf-8: .* | cli/security: in a locale that is not UTF-8 ' <<<"$output"
+    grep -q ', old behaviours: 1 judged, 1 (100.0 %) killed, 0 survived; ' <<<"$output"
+}
+
+@test "an old behaviour whose tests pass has survived" {
+    is_built_in_place || skip 'not built in its tree'
+    mkdir -p "$T/root"
+    cp -a "$ROOT/." "$T/root"
+    echo '| x | what was wrong | cli/durations: "'"$(sed -n 's/^@test "\(.*\)" {/\1/p;T;q' "$TESTS/cli/durations.bats")"'" | [locale-without-utf-8](../tests/mutants/planted/locale-without-utf-8.patch) |' >"$T/root/doc/defects.md"
+    ROOT=$T/root run mutants --planted --count=0
+    [ "$status" -ne 77 ] || skip 'no pid namespace can be made here'
+    echo "$output"
+    [ "$status" -eq 1 ]
+    grep -q '^SURVIVED locale-without-utf-8: what was wrong' <<<"$output"
+}
+
 @test "a mistake in a rule is found by its unit test, one that no test looks at is not, and the seed makes the same again" {
-    [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$HELPERS/../unit/test_lease" ] || skip 'not built in its tree'
-    mutants() { python3 "$TESTS/mutants/mutants.py" --only=src/lock/lease.c --seed=2 "$@" "$ROOT"; }
-    run mutants --count=2 --least=100 --tests=unit/test_lease
+    local rule=(--only=src/lock/lease.c --seed=2 --count=2 --least=100)
+    is_built_in_place || skip 'not built in its tree'
+    run mutants "${rule[@]}" --tests=unit/test_lease
     [ "$status" -ne 77 ] || skip 'no pid namespace can be made here'
     echo "$output"
     [ "$status" -eq 0 ]
     equals "$(grep -c '^killed src/lock/lease\.c:[0-9]* .* | unit/test_lease: ' <<<"$output")" 2
-    grep -q '^seed 2: 2 mutants judged, 2 killed (100.0 %), 0 survived; ' <<<"$output"
+    grep -q '^seed 2, drawn: 2 judged, 2 (100.0 %) killed, 0 survived; ' <<<"$output"
     local drawn
     drawn=$(grep '^killed' <<<"$output" | cut -d' ' -f2)
-    run mutants --count=2 --least=100 --tests=unit/test_json
+    run mutants "${rule[@]}" --tests=unit/test_json
     [ "$status" -eq 1 ]
     equals "$(grep '^SURVIVED' <<<"$output" | cut -d' ' -f2)" "$drawn"
 }

@@ -4,7 +4,8 @@
 Each mutant is built in a copy of the built tree; its tests (areas.py) run until one fails. A test of bats that fails is
 run again alone, and then without the mistake, before it counts. A mutant that does
 not compile, or whose object is the same as without it, is not judged. All of it runs in a pid namespace of its own: a
-mutant may kill whatever it can reach.
+mutant may kill whatever it can reach. With --planted, the old behaviours that doc/defects.md names are planted first
+(planted.py), and only the tests that it names for them run.
 """
 
 import argparse
@@ -26,11 +27,12 @@ import time
 
 import areas
 import mutate
+from mutate import Mutant
+from planted import Planted, planted_in
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from figures import CANNOT_RUN, Table, add_options, report_of, write_figures
 
-EMBEDDED = "src/store/redis/scripts/embedded.h"
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] + ["--user", "--map-root-user"] * (os.geteuid() != 0)
 # A suite that takes longer hangs.
 HANG_SECONDS = 240
@@ -38,6 +40,8 @@ HANG_SECONDS = 240
 FUNCTION_MOST = 4
 SCRIPT_MOST = 25
 
+NOT_JUDGED = {"equal": "gave the same code", "no code": "did not compile", "skipped": "whose tests are skipped here"}
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 Verdict = collections.namedtuple("Verdict", "mutant kind by seconds")
 printing = threading.Lock()
 
@@ -80,15 +84,11 @@ class Tree:
         if target.endswith(".h"):
             return hashlib.sha256((self.root / target).read_bytes()).digest()
         stripped = self.tmp / "stripped.o"
-        subprocess.run(["objcopy", "--strip-debug", self.root / target, stripped], check=True)
+        subprocess.run(["objcopy", "--strip-debug", "--remove-section=.note.gnu.build-id", self.root / target, stripped], check=True)
         return hashlib.sha256(stripped.read_bytes()).digest()
 
-    @staticmethod
-    def object_of(path):
-        return EMBEDDED if path.endswith(".lua") else path[:-1] + "o"
-
     def run(self, command, backend, seconds):
-        """Whether each test passed, as it ends: (name, passed); a last one with the name None: whether all ended in time."""
+        """How each test ended: (name, PASSED, FAILED or SKIPPED); a last one with the name None: whether all ended in time."""
         environment = dict(os.environ, DLOCK=str(self.root / "src/dlock"), HELPERS=str(self.root / "tests/helpers"),
                            TMPDIR=str(self.tmp), LC_ALL="C.UTF-8", BACKEND=backend, CMOCKA_MESSAGE_OUTPUT="TAP")
         # A session of its own, too: what is sent to a process group reaches members of it outside the namespace.
@@ -100,11 +100,11 @@ class Tree:
             begun = time.monotonic()
             try:
                 for line in process.stdout:
-                    found = re.match(r"(not )?ok \d+ (?:- )?(.*?)(?: # skip.*)?$", line)
+                    found = re.match(r"(not )?ok \d+ (?:- )?(.*?)( # skip.*)?$", line)
                     if found:
-                        yield found.group(2), not found.group(1)
+                        yield found.group(2), FAILED if found.group(1) else SKIPPED if found.group(3) else PASSED
                 status = process.wait()
-                yield None, status >= 0 and (status == 0 or command[0] == "bats")
+                yield None, PASSED if status >= 0 and (status == 0 or command[0] == "bats") else FAILED
             finally:
                 timer.cancel()
                 process.kill()
@@ -117,7 +117,7 @@ class Tree:
         if file.startswith("unit/"):
             return self.run(["tests/" + file], backend, seconds)
         if file == "rows":
-            return self.run(["python3", "-B", "tests/redis/scripts/run.py", "--tap", EMBEDDED] + ([alone] if alone else []), backend, seconds)
+            return self.run(["python3", "-B", "tests/redis/scripts/run.py", "--tap", "src/store/redis/scripts/embedded.h"] + ([alone] if alone else []), backend, seconds)
         only = ["-f", "^%s$" % re.sub(r"([][\\.*^$+?(){}|])", r"\\\1", alone)] if alone else ["--jobs", str(bats_jobs)]
         return self.run(["bats", "--tap", *only, "tests/%s.bats" % file], backend, seconds)
 
@@ -145,66 +145,69 @@ class Mutants:
         """Whether it fails without any mistake, too."""
         with self.controls:
             if (name, test) not in self.sound:
-                self.sound[name, test] = dict(self.control.test(name, 1, HANG_SECONDS, test)).get(test, False)
+                self.sound[name, test] = dict(self.control.test(name, 1, HANG_SECONDS, test)).get(test) == PASSED
             return not self.sound[name, test]
 
     def judge(self, mutant):
         tree = self.trees.get()
         begun = time.monotonic()
-        source, target = tree.root / mutant.file, tree.root / tree.object_of(mutant.file)
-        times = source.stat()
-        text, built = source.read_text(encoding="utf-8"), target.read_bytes()
+        sources = {tree.root / file: (tree.root / file).read_text(encoding="utf-8") for file in mutant.files}
         try:
-            kind, by = self.judge_in(tree, mutant, source, text)
+            kind, by = self.judge_in(tree, mutant)
         finally:
-            source.write_text(text, encoding="utf-8")
-            os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
-            target.write_bytes(built)
+            for source, text in sources.items():
+                source.write_text(text, encoding="utf-8")
             shutil.rmtree(tree.tmp)
             tree.tmp.mkdir()
             self.trees.put(tree)
         return Verdict(mutant, kind, by, time.monotonic() - begun)
 
-    def judge_in(self, tree, mutant, source, text):
-        target = tree.object_of(mutant.file)
-        before = tree.digest(target)
-        lines = text.split("\n")
-        assert lines[mutant.line - 1] == mutant.before
-        lines[mutant.line - 1] = mutant.after
-        source.write_text("\n".join(lines), encoding="utf-8")
-        if not tree.make(target):
+    def judge_in(self, tree, mutant):
+        tree.make(mutant.target)  # of what the last one has left
+        before = tree.digest(mutant.target)
+        mutant.plant(tree.root)
+        if not tree.make(mutant.target):
             return "no code", ""
-        code = tree.digest(target)
-        if code == before:
+        if tree.digest(mutant.target) == before:
             return "equal", ""
-        is_built = False
-        for name in self.options.tests or areas.tests_of(mutant.file)[:self.options.first]:
+        is_built, ran = False, False
+        for name, alone in self.tests_of(mutant):
             if name != "rows" and not is_built:
                 if not tree.make("src/dlock"):
                     return "no code", ""
                 is_built = True
             if name.startswith("unit/") and not tree.make("tests/" + name):
                 return "no code", ""
-            by = self.killed_by(tree, name)
+            by, passed = self.killed_by(tree, name, alone)
             if by:
                 return "killed", by
-        return "SURVIVED", ""
+            ran = ran or passed
+        return "SURVIVED" if ran else "skipped", ""
 
-    def killed_by(self, tree, name):
-        for test, passed in tree.test(name, self.options.bats_jobs, HANG_SECONDS):
-            if passed:
-                continue
-            if test is None:
-                return "%s: its end, or its time" % name
-            if name.startswith("unit/"):
-                return "%s: %s" % (name, test)
-            if dict(tree.test(name, 1, HANG_SECONDS, test)).get(test, False):
+    def tests_of(self, mutant):
+        """Suites, and the one test of each that is run; None: all of them."""
+        if isinstance(mutant, Planted):
+            return mutant.tests
+        return [(name, None) for name in self.options.tests or areas.tests_of(mutant.file)[:self.options.first]]
+
+    def killed_by(self, tree, name, alone):
+        """The test of the suite that fails, or None, and whether any has passed."""
+        ran = False
+        for test, result in tree.test(name, self.options.bats_jobs, HANG_SECONDS, alone):
+            if result != FAILED:
+                ran = ran or (result == PASSED and test is not None)
+            elif test is None:
+                return "%s: its end, or its time" % name, ran
+            elif name.startswith("unit/"):
+                return "%s: %s" % (name, test), ran
+            elif dict(tree.test(name, 1, HANG_SECONDS, test)).get(test) != FAILED:
                 say("# failed once, and passed alone: %s: %s" % (name, test))
+                ran = True
             elif self.fails_anyway(name, test):
                 say("# fails without any mistake: %s: %s" % (name, test))
             else:
-                return "%s: %s" % (name, test)
-        return None
+                return "%s: %s" % (name, test), ran
+        return None, ran
 
 
 def read_log(path):
@@ -217,9 +220,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path, help="the tree, built in its place with `make all test-helpers`")
     add_options(parser, seed=str(random.randrange(1 << 30)), seconds=0)
-    parser.add_argument("--count", type=int, default=150, help="how many are judged (150)")
+    parser.add_argument("--planted", action="store_true", help="plant the old behaviours that doc/defects.md names first")
+    parser.add_argument("--count", type=int, default=150, help="how many of the drawn are judged (150)")
     parser.add_argument("--resume", type=pathlib.Path, help="the output of an earlier run with this seed, which counts as well", metavar="FILE")
-    parser.add_argument("--only", action="append", help="only files with this in their path", metavar="TEXT")
+    parser.add_argument("--only", action="append", help="only files with this in their path, or a patch of this name", metavar="TEXT")
     parser.add_argument("--tests", action="append", help="these tests in place of those of the file: both/hold:file", metavar="NAME")
     parser.add_argument("--first", type=int, help="only so many suites of each file's, the quickest")
     parser.add_argument("--line", type=int, help="only mutants of this line, as many as there are")
@@ -233,6 +237,7 @@ def main():
     if subprocess.run(NAMESPACE + ["true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
         parser.exit(CANNOT_RUN, "mutants: no pid namespace can be made here (unshare), and a mutant may kill whatever it can reach\n")
     only = options.only or [""]
+    old = [one for one in planted_in(options.root) if any(part in place for part in only for place in [one.name, *one.files])] if options.planted else []
     if options.line:
         drawn = [mutant for path in areas.AREAS if any(part in path for part in only)
                  for mutant in mutate.mutants_of(path, (options.root / path).read_text(encoding="utf-8"))
@@ -240,44 +245,60 @@ def main():
     else:
         drawn = list(draw(options.root, options.seed, only, options.every))
     with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
-        run_all(options, drawn, pathlib.Path(folder))
+        os.chmod(folder, 0o711)  # for tests that become another user
+        run_all(options, old, drawn, pathlib.Path(folder))
 
 
-def run_all(options, drawn, folder):
+def run_all(options, old, drawn, folder):
     mutants = Mutants(options, options.root, folder)
     known = read_log(options.resume) if options.resume else {}
-    counts = collections.Counter(known.values())
+    counts = {Mutant: collections.Counter(known.values()), Planted: collections.Counter()}
     survivors = [mutant for mutant in drawn if known.get((mutant.file, mutant.line)) == "SURVIVED"]
-    waiting = iter([mutant for mutant in drawn if (mutant.file, mutant.line) not in known])
+    waiting = iter(old + [mutant for mutant in drawn if (mutant.file, mutant.line) not in known])
     end = time.monotonic() + (options.seconds or float("inf"))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         def work():
-            while time.monotonic() < end and counts["killed"] + counts["SURVIVED"] < options.count:
+            while time.monotonic() < end:
                 mutant = next(waiting, None)
-                if mutant is None:
+                if mutant is None or isinstance(mutant, Mutant) and judged(counts[Mutant]) >= options.count:
                     return
                 verdict = mutants.judge(mutant)
                 if mutants.stopped:
                     return
-                counts[verdict.kind] += 1
+                counts[type(mutant)][verdict.kind] += 1
                 if verdict.kind == "SURVIVED":
                     survivors.append(mutant)
-                say("%s %s:%d %s: %s%s (%.0f s)" % (verdict.kind, mutant.file, mutant.line, mutant.function, mutant.what,
-                                                    " | " + verdict.by if verdict.by else "", verdict.seconds))
+                say("%s %s: %s%s (%.0f s)" % (verdict.kind, mutant.name, mutant.what, " | " + verdict.by if verdict.by else "", verdict.seconds))
 
         for each in [pool.submit(work) for _ in range(options.jobs)]:
             each.result()
-    judged = counts["killed"] + counts["SURVIVED"]
-    share = 100 * counts["killed"] / max(judged, 1)
-    survivors = Table("", ["survivor", "function", "change"], [
-        ["`%s:%d`" % (mutant.file, mutant.line), "`%s`" % mutant.function, "`%s`" % mutant.what.replace("|", "\\|")]
-        for mutant in sorted(survivors)])
-    print(report_of("", [survivors], True))
-    print("\nseed %s: %d mutants judged, %d killed (%.1f %%), %d survived; %d gave the same code, %d no code" % (
-        options.seed, judged, counts["killed"], share, counts["SURVIVED"], counts["equal"], counts["no code"]))
-    write_figures(options.json, [Table("", ["judged", "killed", "survived", "gave the same code"], [
-        [str(judged), "%d (%.1f %%)" % (counts["killed"], share), str(counts["SURVIVED"]), str(counts["equal"])]]), survivors])
-    sys.exit(judged == 0 or share < options.least)
+    report(options, counts, survivors)
+
+
+def judged(kinds):
+    return kinds["killed"] + kinds["SURVIVED"]
+
+
+def share(kinds):
+    return 100 * kinds["killed"] / max(judged(kinds), 1)
+
+
+def report(options, counts, survivors):
+    """An old behaviour that no test finds, or that can no longer be built, is a failure, whatever the share."""
+    table = Table("", ["mistakes", "judged", "killed", "survived", "not judged"], [
+        [what, str(judged(kinds)), "%d (%.1f %%)" % (kinds["killed"], share(kinds)), str(kinds["SURVIVED"]),
+         ", ".join("%d %s" % (kinds[kind], why) for kind, why in NOT_JUDGED.items() if kinds[kind]) or "0"]
+        for what, kinds in (("drawn", counts[Mutant]), ("old behaviours", counts[Planted])) if kinds])
+    left = Table("", ["survivor", "change"], [
+        ["`%s`" % one.name, one.what if isinstance(one, Planted) else "`%s`" % one.what.replace("|", "\\|")]
+        for one in sorted(survivors, key=lambda one: one.name)])
+    print(report_of("", [left], True))
+    for row in table.rows:
+        print("seed %s, %s: %s judged, %s killed, %s survived; not judged: %s" % (options.seed, *row))
+    write_figures(options.json, [table, left])
+    drawn, old = counts[Mutant], counts[Planted]
+    failed = old["SURVIVED"] + old["equal"] + old["no code"] > 0 or judged(drawn) > 0 and share(drawn) < options.least
+    sys.exit(failed or judged(drawn) + judged(old) == 0)
 
 
 if __name__ == "__main__":

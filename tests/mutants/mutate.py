@@ -3,11 +3,38 @@
 Only code within functions is changed: no declarations, and nothing that only makes a message.
 """
 
-import collections
 import re
+from typing import NamedTuple
 
-# file: below the root; before, after: the whole line
-Mutant = collections.namedtuple("Mutant", "file line function what before after")
+
+class Mutant(NamedTuple):
+    file: str  # below the root
+    line: int
+    function: str
+    what: str
+    before: str  # the whole line
+    after: str
+
+    @property
+    def name(self):
+        return "%s:%d %s" % (self.file, self.line, self.function)
+
+    @property
+    def files(self):
+        return [self.file]
+
+    @property
+    def target(self):
+        """What is built of it, for the tests of the rows or of units even without dlock."""
+        return "src/store/redis/scripts/embedded.h" if self.file.endswith(".lua") else self.file[:-1] + "o"
+
+    def plant(self, root):
+        source = root / self.file
+        lines = source.read_text(encoding="utf-8").split("\n")
+        assert lines[self.line - 1] == self.before
+        lines[self.line - 1] = self.after
+        source.write_text("\n".join(lines), encoding="utf-8")
+
 
 C_WORDS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
 LUA_WORDS = re.compile(r'--[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')

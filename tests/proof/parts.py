@@ -65,7 +65,7 @@ def fuzz(job):
 
 
 def mutants(job):
-    return ["python3", "tests/mutants/mutants.py", "--count", "150", "--jobs", "1", "--least", "95", *job.common(), "."]
+    return ["python3", "tests/mutants/mutants.py", "--planted", "--count", "150", "--jobs", "1", "--least", "95", *job.common(), "."]
 
 
 def soak(job):

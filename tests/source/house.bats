@@ -343,3 +343,32 @@ END
     equals "$(speed_decides "$T/tests" | tr '\n' ' ')" "$(printf 'a.bats:%s ' 4 5 6 7 8 9 10 13 14 16 17 18)"
     equals "$(speed_decides "$TESTS")" ''
 }
+
+# not_planted ROOT: each patch of an old behaviour that does not apply to ROOT, or that no row of doc/defects.md names.
+not_planted() {
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TESTS/mutants python3 - "$1" <<'END'
+import pathlib, sys
+from planted import planted_in
+root = pathlib.Path(sys.argv[1])
+old = planted_in(root)
+for one in old:
+    try:
+        one.plant(root, dry=True)
+    except (OSError, ValueError) as error:
+        print(error)
+for patch in sorted({path.stem for path in root.glob("tests/mutants/planted/*")} - {one.name for one in old}):
+    print(f"{patch}: no row of doc/defects.md has this patch and a test")
+END
+}
+
+@test "the patches of old behaviours apply to the sources, and doc/defects.md names a test for each (tests/mutants)" {
+    equals "$(not_planted "$SRC/..")" ''
+    mkdir -p "$T/doc" "$T/src" "$T/tests/mutants/planted"
+    printf '%s\n' '| x | what | cli/one: "name" | [a](../tests/mutants/planted/a.patch) |' >"$T/doc/defects.md"
+    printf '%s\n' '--- a/src/a.c' '+++ b/src/a.c' '@@ -1 +1 @@' '-one' '+two' | tee "$T/tests/mutants/planted/a.patch" >"$T/tests/mutants/planted/b.patch"
+    echo one >"$T/src/a.c"
+    equals "$(not_planted "$T")" 'b: no row of doc/defects.md has this patch and a test'
+    rm "$T/tests/mutants/planted/b.patch"
+    echo one >>"$T/src/a.c"
+    not_planted "$T" | grep -qx 'a.patch does not apply to src/a.c any more:'
+}
