@@ -21,7 +21,7 @@
  * In a time namespace whose boot clock is $TORTURE_AHEAD seconds ahead, it subtracts them from the
  * times that it logs.
  *
- * It raises its soft limits, because dlock's limits must not limit the worker. */
+ * It raises its soft limits and sets an umask, because those of dlock must not limit the worker. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +38,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -157,8 +158,10 @@ static void extend(void)
     char *argv[] = {dlock, (char[]){"--extend"}, (char[]){"-q"}, NULL};
     pid_t pid;
     int status;
-    if (dlock == NULL || posix_spawn(&pid, dlock, NULL, NULL, argv, environ) != 0)
+    if (dlock == NULL)
         broken("extend");
+    if (posix_spawn(&pid, dlock, NULL, NULL, argv, environ) != 0)
+        return; /* a filter that refuses calls to dlock refuses them to its command, too */
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             broken("extend");
@@ -280,6 +283,7 @@ int main(int argc, char **argv)
                is_number(argv[i], "beats", NS_PER_MS, &beats));
     }
     raise_limits();
+    umask(0);
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = deaf ? SIG_IGN : on_term}, NULL);
     for (int number = SIGRTMIN; steady && number <= SIGRTMAX; number++)
         signal(number, SIG_IGN);

@@ -1,6 +1,8 @@
 """For programs that run dlock: whatever is orphaned below them becomes theirs, so that none of it is missed."""
 
+import contextlib
 import ctypes
+import os
 import threading
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -16,3 +18,19 @@ def children():
     main = threading.main_thread().native_id
     with open("/proc/self/task/%d/children" % main, encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
+
+def family(pid):
+    """All descendants of a process, as far as they can be seen."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir("/proc/%d/task" % pid):
+            with contextlib.suppress(OSError), open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as file:
+                for child in file.read().split():
+                    found += [int(child)] + family(int(child))
+    return found
+
+
+def command_of(pid):
+    with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as file:
+        return file.read().replace("\0", "_").replace(" ", "_")
+    return ""

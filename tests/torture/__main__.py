@@ -104,7 +104,7 @@ def parser():
     parse.add_argument("--plant", action="store_true", help="have a part of the takes go past the lock: must be found")
     parse.add_argument("--log", metavar="FILE", help="keep the history here")
     parse.add_argument("dlock", nargs="?", metavar="PATH-TO-DLOCK")
-    parse.add_argument("helpers", nargs="?", metavar="PATH-TO-HELPERS", help="directory of stress_worker and fault_*.so")
+    parse.add_argument("helpers", nargs="?", metavar="PATH-TO-HELPERS", help="directory of stress_worker, refuse_call and fault_*.so")
     return parse
 
 
@@ -115,10 +115,10 @@ def main():
         return check_all(options.check, options.strict_ttl / 1000)
     if options.helpers is None:
         parse.error("the paths of dlock and of its tests' helpers are missing")
-    options.dlock, helpers = os.path.abspath(options.dlock), os.path.abspath(options.helpers)
-    options.next_dlock = os.path.join(helpers, "next", "dlock")
-    options.worker = os.path.join(helpers, "stress_worker")
-    options.wall_clock = os.environ["TORTURE_WALL_CLOCK"] = os.path.join(helpers, "fault_wall_clock.so")  # for stages too
+    options.dlock, options.helpers = os.path.abspath(options.dlock), os.path.abspath(options.helpers)
+    options.next_dlock = os.path.join(options.helpers, "next", "dlock")
+    options.worker = os.path.join(options.helpers, "stress_worker")
+    os.environ["TORTURE_WALL_CLOCK"] = os.path.join(options.helpers, "fault_wall_clock.so")
     options.log = options.log and os.path.abspath(options.log)
     options.only = options.only.split(",") if options.only else []
     options.seed = options.seed or str(random.SystemRandom().randrange(10 ** 6))

@@ -17,10 +17,10 @@ import struct
 import subprocess
 import time
 
-from nemesis import Deeds, Faults, family
-from orphans import children
-from plans import KINDS, MORE_CONTENDERS, Contender
-from servers import spawn
+from nemesis import Deeds, Faults
+from orphans import children, command_of
+from plans import AROUND, KINDS, MORE_CONTENDERS, NOTHING, Contender
+from surroundings import Surroundings
 
 DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
 TICK = 0.02
@@ -31,8 +31,6 @@ LATE = 0.003
 # How long an end may have been overlooked here, before that is noted.
 SLOW_TURN = 0.1
 OUTAGE = "3s"
-# By so many seconds the boot clock of another time namespace is ahead.
-AHEAD = 7200
 
 
 def now():
@@ -56,34 +54,6 @@ class Live:
         self.frozen = self.ended = False
 
 
-class Elsewhere:
-    """What a container may have of its own: a boot id, or a boot clock."""
-
-    def __init__(self, work):
-        self.boot_id = os.path.join(work, "boot_id")
-        with open(self.boot_id, "w", encoding="ascii") as file:
-            file.write("11111111-1111-1111-1111-111111111111\n")
-        self.has_mounts = os.geteuid() == 0 and subprocess.call(
-            ["unshare", "-m", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
-        # Its child keeps the namespace, and ends with it.
-        self.keeper = spawn(["unshare", "-T", "--boottime", str(AHEAD), "-f", "--kill-child", "sleep", "infinity"])
-        self.pid = None
-        while self.keeper.poll() is None and self.pid is None:
-            time.sleep(TICK)
-            self.pid = next((pid for pid in family(self.keeper.pid) if command_of(pid).startswith("sleep")), None)
-
-    def within(self, what):
-        """The words before a command, or None: there is no such thing here."""
-        if what == "time":
-            return self.pid and ["nsenter", "--time=/proc/%d/ns/time" % self.pid]
-        return ["unshare", "-m", "sh", "-c", 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"', "sh",
-                self.boot_id] if self.has_mounts else None
-
-    def close(self):
-        self.keeper.kill()
-        self.keeper.wait()
-
-
 class Campaign:
     now = staticmethod(now)
 
@@ -96,9 +66,8 @@ class Campaign:
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith("DLOCK_") and name not in ("NOTIFY_SOCKET", "XDG_CONFIG_HOME", "REDISCLI_AUTH")}
         self.env.update(HOME=work, DLOCK_RETRY_FOR=OUTAGE)
-        self.other_clock = Elsewhere(work) if any(stage.namespaces for stage in stages) else None
-        if self.other_clock is not None:
-            stack.callback(self.other_clock.close)
+        self.surroundings = Surroundings(work, options.helpers)
+        stack.callback(self.surroundings.close)
         # The servers of stages, which are not ours to reap.
         self.not_ours = set(children())
         self.rng = random.Random("%s/starts" % options.seed)
@@ -152,19 +121,26 @@ class Campaign:
         live = Live(number, contender, plan)
         command = [options.worker, self.alive_dir(stage, lock), self.log_path, number] + plan.words
         argv = plan.argv(self.dlock_of(plan), stage.arguments(), name, "run-" + number, command)
-        if plan.elsewhere is not None:
-            within = self.other_clock.within(plan.elsewhere) if stage.namespaces else None
-            if within is None:
-                plan.elsewhere = None
-            argv = (within or []) + argv
+        env = dict(self.env, TORTURE_DLOCK=self.dlock_of(plan))
+        if plan.deed.what in AROUND:
+            around = self.surroundings.of(plan.deed)
+            if around is None:
+                plan.deed = NOTHING
+            else:
+                argv, env = around[0] + argv, dict(env, **around[1])
         self.log("spawn", run=number, lock=lock, name=name, backend=stage.name, **plan.fields(),
-                 words=",".join(plan.words).replace("=", ":"), chaos="%s:%s:%.3f:%d" % plan.chaos)
-        live.pid = os.posix_spawnp(argv[0], argv, self.env_of(plan), setsigmask=[], file_actions=[
+                 words=",".join(plan.words).replace("=", ":"))
+        live.pid = os.posix_spawnp(argv[0], argv, env, setsigmask=[], file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, self.error_path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)])
         self.live[number] = self.by_pid[live.pid] = self.told[number] = live
-        if plan.chaos[1] == "spawn":
-            self.at(now() + plan.chaos[2], self.deeds.do, live)
+        self.plan_deed(live, "spawn", now())
+
+    def plan_deed(self, live, since, at):
+        """What is done to a run so long after `since`, unless it is done already."""
+        deed = live.plan.deed
+        if deed.since == since and deed.what not in AROUND | {"nothing"}:
+            self.at(at + deed.after, self.deeds.do, live)
 
     def errand(self, argv, done, stdin=None):
         """Runs a program beside; `done` is called with its status, `stdin` a descriptor that it has as its input."""
@@ -176,19 +152,6 @@ class Campaign:
 
     def dlock_of(self, plan):
         return self.options.next_dlock if plan.newer else self.options.dlock
-
-    def env_of(self, plan):
-        env = dict(self.env, TORTURE_DLOCK=self.dlock_of(plan))
-        if plan.elsewhere == "time":
-            return dict(env, TORTURE_AHEAD=str(AHEAD))
-        if plan.wall is None:
-            return env
-        home = os.path.join(self.work, "clock%d" % plan.wall)
-        if not os.path.isdir(home):
-            os.mkdir(home)
-            with open(os.path.join(home, "wall_clock"), "w", encoding="ascii") as file:
-                file.write("%d\n" % plan.wall)
-        return dict(env, T=home, LD_PRELOAD=self.options.wall_clock)
 
     def error_path(self, number):
         return os.path.join(self.work, "err", number)
@@ -253,8 +216,7 @@ class Campaign:
             if live is not None:
                 self.takes[live.contender.stage.name] += 1
                 live.command = int(fields[b"pid"])
-                if live.plan.chaos[1] == "start":
-                    self.at(float(words[0]) + live.plan.chaos[2], self.deeds.do, live)
+                self.plan_deed(live, "start", float(words[0]))
 
     # -- the whole --
 
@@ -378,12 +340,6 @@ def where_is(pid):
             with contextlib.suppress(OSError), open(os.path.join(task, name), encoding="ascii", errors="replace") as file:
                 told.append("%s %s: %s" % (os.path.basename(task), name, " ".join(file.read().split())))
     return "; ".join(told)
-
-
-def command_of(pid):
-    with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as file:
-        return file.read().replace("\0", "_").replace(" ", "_")
-    return ""
 
 
 def keep(path):

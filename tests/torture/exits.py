@@ -4,12 +4,13 @@ import signal
 
 import memory
 import pauses
+from surroundings import NEEDED
 
 # A command that is still there so long after its lease, with a dlock that was not frozen, was not stopped.
 OVERRUN_MOST = 1.0
 # A later try finds the take of which a fault held the answer up, and counts what is left of it from before it asked.
 LATER_TRY = 0.05
-CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT = 75, 69, 124, 78
+CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
 # The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
 # programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
@@ -29,8 +30,9 @@ def judge(checker, run):
         counts["takes"] += 1
     for what, is_so in (("stops (124)", run.status == LOST), ("dlocks killed", run.killed is not None),
                         ("dlocks frozen", bool(run.freezes)), ("locks taken away", bool(run.removals)),
-                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall), ("namespaces", run.elsewhere), ("flooded", run.flooded), ("in groups", run.in_group),
-                        ("newer", run.newer)):
+                        ("signals", bool(run.signals)), ("flooded", run.flooded), ("in groups", run.in_group),
+                        ("newer", run.newer), ("drawn: " + run.deed, run.deed != "nothing"),
+                        ("done: " + run.deed, run.is_done)):
         counts[what] += bool(is_so)
     if run.hung is not None:
         checker.complain(run, "dlock did not end, and was killed %.1f s after it began" % (run.hung - run.spawned))
@@ -125,7 +127,7 @@ def problem_without_command(checker, run):
     status = run.status
     if status < 0:
         return None if run.was_sent(-status) else "dlock was ended by signal %d, which nobody sent" % -status
-    if run.limited and status in REFUSED:
+    if status in refused_by_surroundings(run):
         return None
     if status == CONFLICT:
         return problem_of_conflict(checker, run)
@@ -149,6 +151,13 @@ def problem_without_command(checker, run):
     if status > 128 and run.was_sent(status - 128):
         return None
     return "dlock ended without having run anything"
+
+
+def refused_by_surroundings(run):
+    """The statuses by which dlock may say that it cannot begin, with what it has around it."""
+    if run.deed == "refuse-call" and run.deed_value.split(":")[-1] in NEEDED:
+        return {SYSTEM_ERROR}
+    return REFUSED if run.limited else set()
 
 
 def problem_of_format(checker, run):

@@ -7,6 +7,8 @@ line, after "said=". Who writes it: campaign.py, nemesis.py and the worker (test
 import collections
 import signal
 
+from plans import AROUND
+
 # Of dlock: src/lock/lease.c.
 DRIFT_LEAST = 0.002
 # The guard that kills what a killed dlock leaves has begun by then: src/run/supervise.c, with room for a busy machine.
@@ -74,14 +76,15 @@ class Run:
         self.once = float(fields["once"]) / 1000 if "once" in fields else None
         self.tree = fields.get("tree", "1" if tree else "0") == "1"
         self.leaves_daemon = fields.get("daemon") == "1"
-        self.elsewhere = fields.get("elsewhere")
-        self.limited, self.wall = fields.get("limited"), fields.get("wall") == "1"
+        self.deed, self.deed_value = (fields.get("deed", "nothing").split(":", 3) + ["", "", ""])[:4:3]
+        self.limited, self.wall = self.deed == "limit", self.deed == "clock"
         self.newer = fields.get("newer") == "1"
         self.fence = self.slot = self.start = self.until = self.extended = None
         self.end = self.end_status = self.term = self.died = None
         self.killed = self.exit = self.status = self.hung = self.dlock = None
         self.frozen_since = None
         self.flooded = self.in_group = False
+        self.is_done = self.deed in AROUND  # its deed
         self.freezes, self.removals, self.signals, self.said = [], [], [], ""
         # Of a lock that several shared it is not known which of them had it then.
         self.shared_removals = []
@@ -285,7 +288,9 @@ class History:
         """What was done to the run, and how it ended."""
         run.flooded |= "flood" in fields
         run.in_group |= "group" in fields
-        if event == "kill":
+        if event == "deed":
+            run.is_done = True
+        elif event == "kill":
             run.killed = stamp
         elif event == "signal":
             run.signals.append(Signal(stamp, int(fields["number"]), fields["to"]))

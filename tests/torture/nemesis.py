@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 
+from orphans import family
 from plans import GROUP_SIZES
 
 # Of a stage's time, in takes: between the beginnings of two faults.
@@ -35,8 +36,6 @@ FLOODER = """import signal, sys, time
 end = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end:
     signal.pidfd_send_signal(0, signal.SIGRTMIN)"""
-# For so many seconds a lock is paused.
-PAUSES = (0.3, 0.6, 1.0, 2.0)
 # What Redis has at the key of a lock that several hold.
 SHARED = "dlock:shared"
 
@@ -149,30 +148,24 @@ class Deeds:
         threading.Thread(target=self.remove_all, daemon=True).start()
 
     def do(self, live):
-        what, _, _, number = live.plan.chaos
         if live.ended or live.frozen:  # frozen as one of a group
             return
-        deed = {"kill": self.kill, "freeze": self.freeze, "freeze-long": self.freeze, "blink": self.freeze,
-                "remove": self.removals.put, "overwrite": self.removals.put, "kill-command": self.signal_command, "signal-command": self.signal_command,
-                "freeze-command": self.freeze_command, "signal": self.signal, "kill-tree": self.kill_tree,
-                "freeze-tree": self.freeze_tree, "pause": self.pause, "flood": self.flood, "kill-waiters": self.do_to_waiters,
-                "freeze-waiters": self.do_to_waiters}.get(what)
-        if deed in (self.signal, self.signal_command):
-            deed(live, signal.SIGKILL if what == "kill-command" else number)
-        elif deed == self.do_to_waiters:
-            deed(live, what, number)
-        elif deed is not None:
-            deed(live)
+        self.log("deed", run=live.number)
+        {"kill": self.kill, "kill-command": self.signal_command, "kill-tree": self.kill_tree, "kill-waiters": self.do_to_waiters,
+         "freeze": self.freeze, "freeze-long": self.freeze, "freeze-command": self.freeze_command,
+         "freeze-tree": self.freeze_tree, "freeze-waiters": self.do_to_waiters, "blink": self.freeze, "signal": self.signal,
+         "signal-command": self.signal_command, "flood": self.flood, "remove": self.removals.put,
+         "overwrite": self.removals.put, "pause": self.pause}[live.plan.deed.what](live)
 
     def kill(self, live, **more):
         self.log("kill", run=live.number, **more)
         os.kill(live.pid, signal.SIGKILL)
 
-    def do_to_waiters(self, live, what, number):
+    def do_to_waiters(self, live):
         """To so many dlocks that wait for the same lock, or to all of them: from the head of the queue on, or to any.
 
         To one group at a time, since those who are frozen leave few who wait."""
-        rng, waiters = live.contender.rng, self.waiters(live.contender)
+        rng, number, waiters = live.contender.rng, live.plan.deed.value, self.waiters(live.contender)
         if len(waiters) < min(GROUP_SIZES) or any(one.frozen for one in waiters):
             return
         group = waiters[:number] if rng.random() < AT_THE_HEAD else rng.sample(waiters, min(number, len(waiters)))
@@ -180,7 +173,7 @@ class Deeds:
         if rng.random() < QUIET_LOCK:
             self.campaign.quiet[live.contender.stage, live.contender.lock] = self.campaign.now() + seconds
         for one in group:
-            if what == "kill-waiters":
+            if live.plan.deed.what == "kill-waiters":
                 self.kill(one, group=len(group))
             else:
                 self.freeze(one, seconds, group=len(group))
@@ -191,8 +184,8 @@ class Deeds:
                 one.plan.how == "run" and (one.contender.stage, one.contender.lock) == (contender.stage, contender.lock)]
 
     def pause(self, live):
-        """Of the lock, for as long as the plan's number says; half of them are ended sooner."""
-        seconds, early = PAUSES[live.plan.chaos[3] % len(PAUSES)], live.contender.rng.choice((None, 0.3, 0.7))
+        """Of the lock; two of three are ended sooner."""
+        seconds, early = live.plan.deed.value, live.contender.rng.choice((None, 0.3, 0.7))
         self.ask_pause(live.contender, seconds, None if early is None else early * seconds)
 
     def ask_pause(self, contender, seconds, resume_after=None):
@@ -213,9 +206,9 @@ class Deeds:
         self.at(self.campaign.now() + (self.length(live) if seconds is None else seconds), self.thaw, live)
 
     def length(self, live):
-        if live.plan.chaos[0] == "freeze-long":
+        if live.plan.deed.what == "freeze-long":
             return FROZEN_LONG
-        return live.plan.ttl / 1000 + 0.2 if live.plan.chaos[0] in ("freeze", "freeze-tree") else \
+        return live.plan.ttl / 1000 + 0.2 if live.plan.deed.what in ("freeze", "freeze-tree") else \
             live.contender.rng.uniform(0.01, 0.15)
 
     def thaw(self, live):
@@ -225,9 +218,9 @@ class Deeds:
             self.log("thaw", run=live.number, held=int(held))
         live.frozen = False
 
-    def signal(self, live, number):
-        self.log("signal", run=live.number, number=number, to="dlock")
-        os.kill(live.pid, number)
+    def signal(self, live):
+        self.log("signal", run=live.number, number=live.plan.deed.value, to="dlock")
+        os.kill(live.pid, live.plan.deed.value)
 
     def flood(self, live):
         seconds, handle = live.contender.rng.uniform(*FLOOD), os.pidfd_open(live.pid)
@@ -237,7 +230,8 @@ class Deeds:
         self.campaign.errand([sys.executable, "-ISc", FLOODER, str(seconds)], lambda _status: None, handle)
         os.close(handle)
 
-    def signal_command(self, live, number):
+    def signal_command(self, live, number=None):
+        number = live.plan.deed.value if number is None else int(number)
         if live.command is None:
             return
         self.log("signal", run=live.number, number=number, to="command")
@@ -287,7 +281,7 @@ class Deeds:
         while True:
             live = self.removals.get()
             stage, lock, before = live.contender.stage, live.contender.lock, self.campaign.now()
-            take_away = getattr(stage, "overwrite", stage.remove) if live.plan.chaos[0] == "overwrite" else stage.remove
+            take_away = getattr(stage, "overwrite", stage.remove) if live.plan.deed.what == "overwrite" else stage.remove
             try:
                 token = take_away(lock)
             except (OSError, RuntimeError, ValueError):  # the servers are away, or were before they answered
@@ -303,14 +297,3 @@ class Deeds:
                     self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
                 elif one.startswith("run-"):
                     self.log("removed", run=one[4:], before="%.6f" % before, sure=int(stage.surely_removed))
-
-
-def family(pid):
-    """All descendants of a process, as far as they can be seen."""
-    found = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir("/proc/%d/task" % pid):
-            with contextlib.suppress(OSError), open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as file:
-                for child in file.read().split():
-                    found += [int(child)] + family(int(child))
-    return found

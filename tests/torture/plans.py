@@ -8,26 +8,34 @@ import os
 import random
 import shlex
 import signal
+from typing import Callable, NamedTuple
+
+import surroundings
 
 HARMLESS = (signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE, signal.SIGWINCH, signal.SIGURG)
 SIGNALS = (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
            signal.SIGALRM) + HARMLESS
-# Soft limits, for prlimit(1): most of them leave dlock enough, some do not; and none of memory to a sanitizer.
-LIMITS = ["--nofile=%d:1024" % number for number in (3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24)]
-if not os.environ.get("SANITIZER"):
-    LIMITS += ["--as=%d:unlimited" % (megabytes << 20) for megabytes in (4, 6, 8, 12, 16, 32, 64)]
-    LIMITS += ["--stack=%d:unlimited" % (kilobytes << 10) for kilobytes in (128, 256, 512)]
+
+
+class Deed(NamedTuple):
+    """What is done to one run."""
+
+    what: str
+    since: str     # from when on: "spawn" or "start"
+    after: float   # seconds after that
+    value: object  # drawn for whoever does it
+
+
+NOTHING = Deed("nothing", "spawn", 0, 0)
 
 
 class Plan:
     """One run: what dlock is told, what is logged of it, and what will be done to it."""
 
-    def __init__(self, ttl, grace, words, chaos, daemon=False):
-        self.ttl, self.grace, self.words, self.daemon = ttl, grace, words, daemon
-        # What is done, from when on ("spawn" or "start"), how many seconds after it, and a number that it may need.
-        self.chaos = chaos
+    def __init__(self, ttl, grace, words, deed, daemon=False):
+        self.ttl, self.grace, self.words, self.daemon, self.deed = ttl, grace, words, daemon, deed
         self.how, self.mode = "run", "exclusive"
-        self.wait = self.limit = self.wall = self.elsewhere = None
+        self.wait = None
         self.hold = 0
         self.once = None
         self.tree = self.newer = False
@@ -35,13 +43,12 @@ class Plan:
 
     def fields(self):
         """For the log; what is as usual is left out."""
-        limit = 0 if self.limit is None else self.limit.replace("--", "").replace("=", ":")
         fields = {"ttl": self.ttl, "grace": self.grace, "daemon": int(self.daemon)}
         fields.update({key: value for key, value, usual in (
             ("tree", int(self.tree), 0), ("mode", self.mode, "exclusive"), ("how", self.how, "run"),
             ("wait", self.wait, None),
-            ("hold", self.hold, 0), ("once", self.once, None), ("limited", limit, 0), ("wall", int(self.wall is not None), 0),
-            ("elsewhere", self.elsewhere, None), ("newer", int(self.newer), 0))
+            ("hold", self.hold, 0), ("once", self.once, None), ("newer", int(self.newer), 0),
+            ("deed", "%s:%s:%.3f:%s" % self.deed, "%s:%s:%.3f:%s" % NOTHING))
             if value != usual})
         return fields
 
@@ -72,11 +79,10 @@ class Plan:
             return ["/bin/sh", "-c", "%s >/dev/null || exit; %s; s=$?; %s; echo release=$? >&2; exit $s" % (
                 shlex.join([dlock, "--acquire"] + options + [name]), shlex.join(command),
                 shlex.join([dlock, "--release", "-q"] + release + ["--owner=" + owner, name]))]
-        limit = ["prlimit", self.limit] if self.limit is not None else []
-        return limit + [dlock] + options + [name, "--"] + command
+        return [dlock] + options + [name, "--"] + command
 
 
-def ends_of_leases(rng, options, _kind):
+def ends_of_leases(rng, options, _stage, _kind):
     """Commands that end about when their lease does, are deaf, stop themselves, leave daemons."""
     ttl = rng.choice([ms for ms in (100, 200, 300, 500, 500, 700, 1000, 1000, 1500)
                       if options.ttl_least <= ms <= options.ttl_most])
@@ -102,24 +108,60 @@ def ends_of_leases(rng, options, _kind):
         words, daemon = words + ["daemon=%.1f" % (ttl * rng.uniform(0.1, 1.1))], True
     what = rng.choices(("nothing", "kill", "freeze", "blink", "remove"), (76, 6, 6, 6, 6))[0]
     if rng.random() < 0.1:  # most probably while it waits
-        chaos = (what, "spawn", rng.uniform(0, ttl) / 1000, 0)
+        deed = Deed(what, "spawn", rng.uniform(0, ttl) / 1000, 0)
     elif rng.random() < 0.5:
-        chaos = (what, "start", rng.uniform(0, ttl) / 1000, 0)
+        deed = Deed(what, "start", rng.uniform(0, ttl) / 1000, 0)
     else:
-        chaos = (what, "start", max(deadline - rng.choice((0, grace)) + rng.uniform(-10, 10), 0) / 1000, 0)
-    plan = Plan(ttl, grace, words + ["exit=%d" % status], chaos, daemon)
+        deed = Deed(what, "start", max(deadline - rng.choice((0, grace)) + rng.uniform(-10, 10), 0) / 1000, 0)
+    plan = Plan(ttl, grace, words + ["exit=%d" % status], deed, daemon)
     plan.tree = options.tree
     return plan
 
 
-# What is done to a run of dlock, and how often.
-DEEDS = {"kill": 15, "kill-command": 10, "kill-tree": 10, "freeze": 5, "freeze-long": 5, "blink": 10, "freeze-command": 10, "freeze-tree": 5,
-         "signal": 25, "signal-command": 10, "flood": 10, "kill-waiters": 5, "freeze-waiters": 5,
-         "remove": 25, "overwrite": 15, "limit": 20, "clock": 20, "pause": 15, "elsewhere": 15}
-
-# What is done to so many of those who wait for the lock of the run, together: one host of theirs that crashes or stalls.
-GROUPS = ("kill-waiters", "freeze-waiters")
+# How many of those who wait for a lock are killed or frozen together: one host of theirs that crashes or stalls.
 GROUP_SIZES = (3, 5, 8, 10)
+
+
+class Kind(NamedTuple):
+    """Of deeds: how often one is drawn, where, and how."""
+
+    weight: int
+    values: tuple = (0,)  # one is drawn for whoever does it
+    on: Callable = lambda stage: True
+    around: bool = False  # it surrounds dlock from its beginning (surroundings.py); the others are done later (nemesis.py)
+    to_scripts: bool = False  # also done to a script that holds the lock itself
+
+
+def has_namespaces(stage):
+    return stage.namespaces
+
+
+DEEDS = {
+    "kill": Kind(15, to_scripts=True),
+    "kill-command": Kind(10, (int(signal.SIGKILL),)),
+    "kill-tree": Kind(10),
+    "kill-waiters": Kind(5, GROUP_SIZES),
+    "freeze": Kind(5),
+    "freeze-long": Kind(5),
+    "freeze-command": Kind(10),
+    "freeze-tree": Kind(5),
+    "freeze-waiters": Kind(5, GROUP_SIZES),
+    "blink": Kind(10),
+    "signal": Kind(25, tuple(map(int, SIGNALS))),
+    "signal-command": Kind(10, tuple(map(int, SIGNALS[:7]))),
+    "flood": Kind(10),
+    "remove": Kind(25, to_scripts=True),
+    "overwrite": Kind(15),
+    "pause": Kind(15, (0.3, 0.6, 1.0, 2.0), to_scripts=True),  # seconds
+    "limit": Kind(20, surroundings.LIMITS, around=True),
+    "clock": Kind(20, surroundings.CLOCKS, around=True),
+    "umask": Kind(10, surroundings.UMASKS, around=True),
+    "refuse-call": Kind(15, surroundings.CALLS_REFUSED, around=True),
+    "hidepid": Kind(8, around=True),
+    "boot-id": Kind(8, on=has_namespaces, around=True),
+    "boot-clock": Kind(8, on=has_namespaces, around=True),
+}
+AROUND = {name for name, kind in DEEDS.items() if kind.around}
 
 # What the contenders of a lock do there, by the number of the lock.
 KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "daily", "held", "extended", "nonblock",
@@ -128,7 +170,7 @@ KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "d
 MORE_CONTENDERS = {"slots": 3, "convoy": 3, "crowd": 2 * max(GROUP_SIZES)}
 
 
-def takes(rng, options, kind):
+def takes(rng, options, stage, kind):
     """Short commands in all modes, and at times one that its lease ends."""
     ttl = rng.choice((500, 700, 1000, 1000, 1500, 2000))
     grace = ttl // 10
@@ -148,11 +190,12 @@ def takes(rng, options, kind):
         words = ["daemon=%.1f" % rng.uniform(10, 200)]
     elif ending < 0.05:
         words = ["die"]
-    plan = Plan(ttl, grace, ["ms=%.1f" % length] + words + ["exit=%d" % rng.choice((0, 0, 1, 7, 42))], None, daemon)
+    plan = Plan(ttl, grace, ["ms=%.1f" % length] + words + ["exit=%d" % rng.choice((0, 0, 1, 7, 42))], NOTHING, daemon)
     plan.tree = tree or rng.random() < 0.1
     draw_wait(plan, rng, kind)
     length = draw_kind(plan, rng, kind, length)
-    plan.chaos = draw_chaos(plan, rng, kind, length, options) if kind != "convoy" else ("nothing", "spawn", 0, 0)
+    if kind != "convoy":  # its order is judged, so that nothing is done there
+        plan.deed = draw_deed(plan, rng, [name for name, row in DEEDS.items() if row.on(stage)], kind, length, options)
     return plan
 
 
@@ -194,35 +237,27 @@ def draw_kind(plan, rng, kind, length):
     return length
 
 
-def draw_chaos(plan, rng, kind, length, options):
-    """Most are left alone, so that the rest can be told from them; in a convoy all, so that its order can be judged."""
-    names, weights = zip(*DEEDS.items())
-    what = rng.choices(names, weights)[0] if rng.random() < 0.2 else "nothing"
+def draw_deed(plan, rng, names, kind, length, options):
+    """Most are left alone, so that the rest can be told from them."""
+    what = rng.choices(names, [DEEDS[name].weight for name in names])[0] if rng.random() < 0.2 else None
     if kind == "crowd" and rng.random() < 0.1:
-        what = rng.choice(GROUPS)
+        what = rng.choice([name for name in names if DEEDS[name].values == GROUP_SIZES])
     if options.only:  # so that a seed that was found with few faults is one with many of these
         chosen = [name for name in names if name in options.only]
-        what = rng.choice(chosen) if chosen and rng.random() < 0.3 else "nothing"
-    if plan.how != "run" and what not in ("nothing", "kill", "remove", "pause"):
-        what = "nothing"
-    if what == "limit":
-        plan.limit = rng.choice(LIMITS)
-    elif what == "clock":
-        plan.wall = rng.choice((-86400, -3600, -5, 5, 3600, 86400))
-    elif what == "elsewhere":
-        plan.elsewhere = rng.choice(("boot-id", "time"))
-    elif what == "flood":  # beyond the end of the lease, where dlock has to stop the command all the same
+        what = rng.choice(chosen) if chosen and rng.random() < 0.3 else None
+    if what is None or (plan.how != "run" and not DEEDS[what].to_scripts):
+        return NOTHING
+    value = rng.choice(DEEDS[what].values)
+    if what in AROUND:
+        return Deed(what, "spawn", 0, value)
+    if what == "flood":  # beyond the end of the lease, where dlock has to stop the command all the same
         length = rng.choice((length, plan.ttl + 1500))
-        plan.words = ["ms=%.1f" % length] + plan.words[1:] + ["steady"]
-    since = "spawn" if rng.random() < 0.3 else "start"
-    if since == "spawn":
-        after = rng.uniform(0, 150)
-    else:  # not so short that it is over before it can be done
-        length = max(length, rng.uniform(50, 300)) if what not in ("nothing", "limit", "clock", "elsewhere") else length
-        plan.words[0] = "ms=%.1f" % length
-        after = rng.uniform(0, length)
-    number = rng.choice(GROUP_SIZES) if what in GROUPS else int(rng.choice(SIGNALS if what == "signal" else SIGNALS[:7]))
-    return what, since, after / 1000, number
+        plan.words.append("steady")
+    if rng.random() < 0.3:
+        return Deed(what, "spawn", rng.uniform(0, 0.15), value)
+    length = max(length, rng.uniform(50, 300))  # not so short that it is over before it can be done
+    plan.words[0] = "ms=%.1f" % length
+    return Deed(what, "start", rng.uniform(0, length) / 1000, value)
 
 
 class Contender:
@@ -243,4 +278,5 @@ class Contender:
         return plan
 
     def draw(self):
-        return (takes if self.options.plan == "takes" else ends_of_leases)(self.rng, self.options, self.kind)
+        return (takes if self.options.plan == "takes" else ends_of_leases)(
+            self.rng, self.options, self.stage, self.kind)

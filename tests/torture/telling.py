@@ -25,16 +25,19 @@ def tell_backend(checker, backend, counts):
     seconds = (checker.history.last or 0) - (checker.history.first or 0)
     print("%s: %d takes, %d hand-overs after a lease's end, %d stops (124), %d overlaps, %d wrong" % (
         backend, counts["takes"], counts["hand-overs after a lease's end"], counts["stops (124)"], counts["overlaps"], wrong))
-    print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, of these waiting in a group: %d, sent signals: %d, a flood of them: %d, with low limits: %d, "
-          "with other clocks: %d, in other namespaces: %d; locks taken away: %d" % (
-              counts["runs"], seconds,
-              *(counts[what] for what in ("dlocks killed", "dlocks frozen", "in groups", "signals", "flooded", "low limits", "other clocks", "namespaces",
-                                          "locks taken away"))))
+    print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, of these waiting in a group: %d, sent signals: %d, "
+          "a flood of them: %d; locks taken away: %d" % (
+              counts["runs"], seconds, *(counts[what] for what in ("dlocks killed", "dlocks frozen", "in groups", "signals",
+                                                                   "flooded", "locks taken away"))))
     if counts["newer"]:
         print("  of the next format: %d runs, and so many of the older one refused: %d" % (counts["newer"], counts["status: 78"]))
+    drawn = [what[len("drawn: "):] for what in sorted(counts) if what.startswith("drawn: ") and counts[what]]
+    if drawn:
+        print("  deeds done, of those drawn: %s" % ", ".join(
+            "%s %d of %d" % (what, counts["done: " + what], counts["drawn: " + what]) for what in drawn))
     for title, start in (("hand-overs from one to one who waited", "order: "), ("exit statuses", "status: "),
-                         ("faults", "fault: "), ("faults that could not be played", "failed fault: ")):
-        told = ["%s %d" % (what[len(start):], counts[what]) for what in sorted(counts) if what.startswith(start)]
+                         ("faults drawn", "fault: "), ("faults that could not be played", "failed fault: ")):
+        told = ["%s %d" % (what[len(start):], counts[what]) for what in sorted(counts) if what.startswith(start) and counts[what]]
         if told:
             print("  %s: %s" % (title, ", ".join(told)))
     print("  latest life of a command after its deadline: %.1f ms; overlaps of leases below %d ms: %d; "
@@ -56,7 +59,7 @@ REASONS = ("daemon", "dying", "frozen", "taken away", "lost")
 
 def figures_of(checker):
     """The table of doc/reliability.md."""
-    header = ["stage", "takes", "runs of dlock", "after a lease's end; order", "pauses; refused by `--once-per`", "faults",
+    header = ["stage", "takes", "runs of dlock", "after a lease's end; order", "pauses; refused by `--once-per`", "deeds", "faults",
               "at once, excused", "overlaps", "wrong", "longest wait", "time"]
     return Table("", header, [row_of(checker, backend) for backend in sorted(filter(None, checker.counts))])
 
@@ -64,12 +67,12 @@ def figures_of(checker):
 def row_of(checker, backend):
     counts, history = checker.counts[backend], checker.history
     excused = {what[9:]: counts[what] for what in sorted(counts) if what.startswith("excused: ")}
-    faults = [counts[what] for what in counts if what.startswith("fault: ")]
+    deeds, faults = ([counts[what] for what in counts if what.startswith(start) and counts[what]] for start in ("done: ", "fault: "))
     at_once = {word: sum(number for reason, number in excused.items() if word in reason) for word in REASONS}
     at_once["late"] = counts["late overlaps"] + counts["short overlaps"]
     return ["`%s`" % backend, "{:,}".format(counts["takes"]), "{:,}".format(counts["runs"]),
             "%d; %d" % (counts["hand-overs after a lease's end"], counts["order: checked"]),
-            "%d; %d" % (counts["pauses"], counts["skips"]), "%d of %d kinds" % (sum(faults), len(faults)),
+            "%d; %d" % (counts["pauses"], counts["skips"]), *("{:,} of {} kinds".format(sum(drawn), len(drawn)) for drawn in (deeds, faults)),
             ", ".join("%s %d" % pair for pair in at_once.items() if pair[1]) or "-", str(counts["overlaps"]),
             str(sum(where == backend for where, _ in checker.wrong)), "%.1f s" % checker.longest_free[backend],
             "%.0f s" % ((history.last or 0) - (history.first or 0))]

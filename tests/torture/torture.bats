@@ -23,14 +23,15 @@ well() {
 @test "many short takes in all modes, while processes are killed and stores fail: no overlap, each exit status true, nothing left" {
     run torture --takes 150 --seconds 3 --locks 10 --pace 20
     well 2
-    grep -qE '^  faults: .*' <<<"$output"
+    grep -qE '^  faults drawn: .*' <<<"$output"
 }
 
-@test "floods of signals, groups of waiters that are killed, and a refused MULTI are played, and all is as promised" {
-    run torture --only flood,kill-waiters,refuse-multi --takes 150 --seconds 4 --locks 11 --pace 20
+@test "floods of signals, groups of waiters that are killed, sandboxes and a refused MULTI are played, and all is as promised" {
+    run torture --only flood,kill-waiters,umask,hidepid,refuse-call,refuse-multi --takes 150 --seconds 4 --locks 11 --pace 20
     well 2
     equals "$(grep -cE ' of these waiting in a group: [1-9][0-9]*, .* a flood of them: [1-9]' <<<"$output")" 2
-    grep -qE '^  faults: refuse-multi [1-9]' <<<"$output"
+    equals "$(grep -cE '^  deeds done, of those drawn: flood [1-9].*, refuse-call [1-9].*, umask [1-9]' <<<"$output")" 2
+    grep -qE '^  faults drawn: refuse-multi [1-9]' <<<"$output"
 }
 
 @test "two builds at once, one of the next format: no overlap, and older runs are refused only if a newer one was there" {
@@ -201,7 +202,7 @@ verdicts() {
     local unstarted='/^1.6 start/,/^2.51/d;s/^5.0/1.7 exit run=2 status=71 said=the guard did not start in time\n5.0/'
     judged 1 'ended without having run anything' "$unstarted"
     judged 0 '0 wrong' "$unstarted" 's/^1.7 exit/2.6 exit/'
-    judged 0 '0 wrong' "$unstarted" '/spawn run=2/s/$/ limited=nofile/'
+    judged 0 '0 wrong' "$unstarted" '/spawn run=2/s/$/ deed=limit/'
 
     judged 1 'dlock did not end, and was killed 3.000 s after it began' 's/^2.5 exit run=2 status=124/4.0 hung run=2/'
     judged 1 'the stage does not heal: the server is away' '/^5.0/i 4.9 stuck backend=redis said=the server is away'
@@ -419,7 +420,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 '0 wrong' "$once"
     judged 0 '0 wrong' "$once" "$success" 's/once=1000/once=500/'
     judged 0 '0 wrong' "$once" "$success" '/^1.6 start/i 1.52 fault_begin backend=redis fault=flushall may_lose=1\n1.53 fault_end backend=redis fault=flushall'
-    judged 0 '0 wrong' "$once" "$success" '/spawn run=2/s/$/ wall=1/'
+    judged 0 '0 wrong' "$once" "$success" '/spawn run=2/s/$/ deed=clock/'
     local skipped='/spawn run=2/s/$/ once=600/;s/^1.0 \(spawn run=2\)/1.55 \1/;/^1.6 start/,/^2.51/d;/^5.0/i 1.58 exit run=2 status=75 said='
     judged 0 '0 wrong' "$skipped" "$success"
     judged 1 '75, but no run was a success in the 0.600 s before' "$skipped"
@@ -461,7 +462,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'its lock has the run of 1.000 before that of 1.600 in its history' "$pids" "$told" 's/history=.*/history=1.0:0.495:exited:3;1.6:0.896:stopped:-1/'
     judged 0 '0 wrong' "$pids" "$told" 's/;1.0:0.495:exited:3//' 's/=redis/=quorum3/' # the server that was asked was down
     judged 1 'run 2 .*it is the last run, but the lock remembers process 11' "$pids" "$told" 's/last=12/last=11/'
-    local ahead='s/^1.0 spawn run=1 .*/& wall=1/;s/^1.6 start/2.0 start/;s/^1.01 start/1.001 start/;s/^1.5 end/1.02 end/;s/^1.51/1.03/;s/^1.52/1.04/;s/until=1.5$/until=1.02/;s/^2.495 term/2.895 term/;s/^2.496 end/2.896 end/;s/^2.5 exit/2.9 exit/;s/^2.51/2.91/;s/until=2.496/until=2.896/'
+    local ahead='s/^1.0 spawn run=1 .*/& deed=clock/;s/^1.6 start/2.0 start/;s/^1.01 start/1.001 start/;s/^1.5 end/1.02 end/;s/^1.51/1.03/;s/^1.52/1.04/;s/until=1.5$/until=1.02/;s/^2.495 term/2.895 term/;s/^2.496 end/2.896 end/;s/^2.5 exit/2.9 exit/;s/^2.51/2.91/;s/until=2.496/until=2.896/'
     judged 1 'run 2 .*it is the last run, but the lock remembers process 11' "$pids" "$told" 's/last=12/last=11/' "$ahead"
     judged 0 '0 wrong' "$pids" "$told" 's/last=12/last=11/' "$ahead" 's/=redis/=quorum3/' # servers that have missed some are asked, too
     judged 1 'remembers that it ended as exited 0' "$pids" "$told" 's/outcome=stopped status=-1/outcome=exited status=0/'
@@ -494,9 +495,9 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 'lost to flushall' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_only backend=redis fault=flushall locks=a,c'
     judged 0 'could not be played: flushall .why. 1' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_fails backend=redis fault=flushall said=why'
     # After a table of fences has gone the wall clock counts, also one that is wrong; but not for ever.
-    local fence='s/daemon=0/& wall=1/;s/fence=11/fence=9/' gone='/^1.01/i 1.005 fault_begin backend=redis fault=x may_lose=0 forgets=1\n1.006 fault_end backend=redis fault=x'
+    local fence='s/daemon=0/& deed=clock/;s/fence=11/fence=9/' gone='/^1.01/i 1.005 fault_begin backend=redis fault=x may_lose=0 forgets=1\n1.006 fault_end backend=redis fault=x'
     judged 0 '0 wrong' "$fence" "$gone"
-    judged 1 'the fence 9 does not rise above 10' "$fence" "$gone" 's/wall=1/wall=0/'
+    judged 1 'the fence 9 does not rise above 10' "$fence" "$gone" 's/deed=clock/deed=umask/'
     judged 1 'the fence 9 does not rise above 10' "$fence" '/^0.9/a 0.91 fault_begin backend=redis fault=x may_lose=0 forgets=1\n0.92 fault_end backend=redis fault=x' \
         '2,$s/^\([1-9]\)\.\([0-9]*\) /1\1.\2 /;s/until=/until=1/'
     judged 1 'overlap: run 1' "$lost" 's/until=1.5$/until=5.1/' "$fault" '/run=2 .*status=124/s/^2.5/5.3/;s/2.2 exit/5.4/' 's/until=2.496/until=5.2/'
@@ -520,17 +521,17 @@ said = queue.SimpleQueue()
 deeds = nemesis.Deeds(types.SimpleNamespace(log=lambda event, **fields: said.put((event, fields)), at=None, now=lambda: 1.0))
 for lock in ("first", "second", "gone"):
     deeds.removals.put(types.SimpleNamespace(contender=types.SimpleNamespace(stage=Stage(), lock=lock),
-                                             plan=types.SimpleNamespace(chaos=("remove",))))
+                                             plan=types.SimpleNamespace(deed=plans.Deed("remove", "start", 0, 0))))
 assert said.get(timeout=10)[0] == "stuck"
 assert said.get(timeout=10)[0] == "removed_all"
 assert said.get(timeout=10)[1]["run"] == "7"
 assert said.get(timeout=10)[1]["unanswered"] == 1
 
 rng, options = random.Random(1), argparse.Namespace(only=[])
-drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(3000)) if plan.how == "acquire"]
+drawn = [plan for plan in (plans.takes(rng, options, types.SimpleNamespace(namespaces=True), "scripts") for _ in range(3000)) if plan.how == "acquire"]
 assert len(drawn) > 500
 assert all(float(plan.words[0][3:]) < plan.ttl / 2 for plan in drawn)
-drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(100)) if plan.how == "attach"]
+drawn = [plan for plan in (plans.takes(rng, options, types.SimpleNamespace(namespaces=True), "scripts") for _ in range(100)) if plan.how == "attach"]
 assert drawn and all("--attach=$$ " in plan.argv("dlock", [], "a", "b", ["true"])[2] for plan in drawn)
 P
 }
@@ -538,11 +539,12 @@ P
 @test "a group of waiters is the head of the queue or drawn from it, is frozen for one time, and is alone in that" {
     PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
 import random, types
-import nemesis
+import nemesis, plans
 
 def live(number, lock="a", how="run"):
     contender = types.SimpleNamespace(stage="s", lock=lock, rng=random.Random(int(number)))
-    return types.SimpleNamespace(number=number, plan=types.SimpleNamespace(how=how), contender=contender, frozen=False)
+    plan = types.SimpleNamespace(how=how)
+    return types.SimpleNamespace(number=number, plan=plan, contender=contender, frozen=False)
 
 done = []
 class Deeds(nemesis.Deeds):
@@ -555,7 +557,8 @@ def play(what, number, seed, waiting):
     holder = live(str(seed))
     campaign = types.SimpleNamespace(log=None, at=None, now=lambda: 1.0, live={one.number: one for one in [holder] + waiting},
                                      told={one.number: one for one in waiting}, quiet={})
-    Deeds(campaign).do_to_waiters(holder, what, number)
+    holder.plan.deed = plans.Deed(what, "start", 0, number)
+    Deeds(campaign).do_to_waiters(holder)
     quiet.update(campaign.quiet.values())
     return [one[0] for one in done], {one[1] for one in done}, {one[2] for one in done}
 

@@ -1,0 +1,92 @@
+"""What a dlock has around it from its beginning, drawn for its run: limits, a clock, a sandbox, namespaces."""
+
+import os
+import subprocess
+import time
+
+from orphans import command_of, family
+from servers import spawn, write_clock
+
+# Soft limits, for prlimit(1): most of them leave dlock enough, some do not; and none of memory to a sanitizer.
+LIMITS = tuple("--nofile=%d:1024" % number for number in (3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24))
+if not os.environ.get("SANITIZER"):
+    LIMITS += tuple("--as=%d:unlimited" % (megabytes << 20) for megabytes in (4, 6, 8, 12, 16, 32, 64))
+    LIMITS += tuple("--stack=%d:unlimited" % (kilobytes << 10) for kilobytes in (128, 256, 512))
+# By so many seconds the wall clock is wrong.
+CLOCKS = (-86400, -3600, -5, 5, 3600, 86400)
+UMASKS = ("0", "077", "0177", "0277", "0777")
+# For refuse_call, and whether dlock can do without.
+CALLS = ("clone3", "inotify_add_watch", "inotify_init1", "pidfd_open", "pidfd_send_signal", "vfork")
+NEEDED = ("timerfd_create",)
+CALLS_REFUSED = tuple("%s:%s" % (error, call) for error in ("EPERM", "ENOSYS") for call in CALLS + NEEDED)
+# By so many seconds the boot clock of another time namespace is ahead.
+AHEAD = 7200
+TICK = 0.02
+IN_MOUNTS = ["unshare", "-m", "sh", "-c"]
+
+
+class Surroundings:
+    """Each kind is a method that returns the words before a command and what its environment has beside, or None: there is
+    no such thing here."""
+
+    def __init__(self, work, helpers):
+        self.work, self.helpers = work, helpers
+        self.boot_id_file = os.path.join(work, "boot_id")
+        with open(self.boot_id_file, "w", encoding="ascii") as file:
+            file.write("11111111-1111-1111-1111-111111111111\n")
+        self.has_mounts = os.geteuid() == 0 and works(IN_MOUNTS + ["true"])
+        self.has_filters = works([self.refuse_call_program, "EPERM", "vfork", "true"])
+        # Its child keeps the namespace, and ends with it.
+        self.keeper = spawn(["unshare", "-T", "--boottime", str(AHEAD), "-f", "--kill-child", "sleep", "infinity"])
+        self.keeper_of_time = None
+        while self.keeper.poll() is None and self.keeper_of_time is None:
+            time.sleep(TICK)
+            self.keeper_of_time = next((pid for pid in family(self.keeper.pid) if command_of(pid).startswith("sleep")), None)
+
+    def of(self, deed):
+        return getattr(self, deed.what.replace("-", "_"))(deed.value)
+
+    @property
+    def refuse_call_program(self):
+        return os.path.join(self.helpers, "refuse_call")
+
+    @staticmethod
+    def limit(value):
+        return ["prlimit", value], {}
+
+    def clock(self, value):
+        home = os.path.join(self.work, "clock%d" % value)
+        os.makedirs(home, exist_ok=True)
+        write_clock(home, value)
+        return [], {"T": home, "LD_PRELOAD": os.environ["TORTURE_WALL_CLOCK"]}
+
+    @staticmethod
+    def umask(value):
+        # Root may read whatever the mode is, so that this would change nothing for it.
+        as_owner = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+        return as_owner + ["sh", "-c", 'umask "$1" && shift && exec "$@"', "sh", value], {}
+
+    def refuse_call(self, value):
+        return ([self.refuse_call_program] + value.split(":"), {}) if self.has_filters else None
+
+    def hidepid(self, _value):
+        """/proc hides what the process may not trace: all dlocks but itself and what it has started."""
+        return (["setpriv", "--bounding-set=-sys_ptrace"] + IN_MOUNTS + [
+            'mount -t proc -o hidepid=2,gid=65534 proc /proc && exec "$@"', "sh"], {}) if self.has_mounts else None
+
+    def boot_id(self, _value):
+        return (IN_MOUNTS + ['mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"', "sh",
+                             self.boot_id_file], {}) if self.has_mounts else None
+
+    def boot_clock(self, _value):
+        if self.keeper_of_time is None:
+            return None
+        return ["nsenter", "--time=/proc/%d/ns/time" % self.keeper_of_time], {"TORTURE_AHEAD": str(AHEAD)}
+
+    def close(self):
+        self.keeper.kill()
+        self.keeper.wait()
+
+
+def works(words):
+    return subprocess.call(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
