@@ -2,10 +2,10 @@
 """Makes small mistakes in the core of dlock, one at a time, and shows which of them no test finds.
 
 Each mutant is built in a copy of the built tree; its tests (areas.py) run until one fails. A test of bats that fails is
-run again alone, and then without the mistake, before it counts. A mutant that does
-not compile, or whose object is the same as without it, is not judged. All of it runs in a pid namespace of its own: a
-mutant may kill whatever it can reach. With --planted, the old behaviours that doc/defects.md names are planted first
-(planted.py), and only the tests that it names for them run.
+run again alone, and then without the mistake, before it counts. A mutant that does not compile, whose object is the same
+as without it, or that is known to change nothing (equivalent.py), is not judged. With --planted, the old behaviours that
+doc/defects.md names are planted first (planted.py), and only the tests that it names for them run. All of it runs in a
+pid namespace of its own: a mutant may kill whatever it can reach.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import time
 
 import areas
 import mutate
+from equivalent import why_equivalent
 from mutate import Mutant
 from planted import Planted, planted_in
 
@@ -40,7 +41,8 @@ HANG_SECONDS = 240
 FUNCTION_MOST = 4
 SCRIPT_MOST = 25
 
-NOT_JUDGED = {"equal": "gave the same code", "no code": "did not compile", "skipped": "whose tests are skipped here"}
+NOT_JUDGED = {"equal": "changed nothing", "no code": "did not compile", "skipped": "whose tests are skipped here",
+              "no time": "not reached in time"}
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 Verdict = collections.namedtuple("Verdict", "mutant kind by seconds")
 printing = threading.Lock()
@@ -163,6 +165,9 @@ class Mutants:
         return Verdict(mutant, kind, by, time.monotonic() - begun)
 
     def judge_in(self, tree, mutant):
+        why = isinstance(mutant, Mutant) and why_equivalent(mutant)
+        if why:
+            return "equal", why
         tree.make(mutant.target)  # of what the last one has left
         before = tree.digest(mutant.target)
         mutant.plant(tree.root)
@@ -272,6 +277,7 @@ def run_all(options, old, drawn, folder):
 
         for each in [pool.submit(work) for _ in range(options.jobs)]:
             each.result()
+    counts[Planted]["no time"] = sum(isinstance(mutant, Planted) for mutant in waiting)
     report(options, counts, survivors)
 
 
@@ -288,7 +294,7 @@ def report(options, counts, survivors):
     table = Table("", ["mistakes", "judged", "killed", "survived", "not judged"], [
         [what, str(judged(kinds)), "%d (%.1f %%)" % (kinds["killed"], share(kinds)), str(kinds["SURVIVED"]),
          ", ".join("%d %s" % (kinds[kind], why) for kind, why in NOT_JUDGED.items() if kinds[kind]) or "0"]
-        for what, kinds in (("drawn", counts[Mutant]), ("old behaviours", counts[Planted])) if kinds])
+        for what, kinds in (("drawn", counts[Mutant]), ("old behaviours", counts[Planted])) if any(kinds.values())])
     left = Table("", ["survivor", "change"], [
         ["`%s`" % one.name, one.what if isinstance(one, Planted) else "`%s`" % one.what.replace("|", "\\|")]
         for one in sorted(survivors, key=lambda one: one.name)])

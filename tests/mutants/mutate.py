@@ -40,7 +40,8 @@ C_WORDS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n]
 LUA_WORDS = re.compile(r'--[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
 MESSAGE = re.compile(r"\b(say_\w+|errmsg_(?:set|fail)|snprintf|text_copy|error)\(|\{err = |_Static_assert")
 
-NUMBER = (r"(?<![\w.\[{])\d(?![\w.\]])", lambda number: str(int(number) + 1))
+# The room that calloc(3) allocates may be larger.
+NUMBER = (r"(?<![\w.\[{])(?<!calloc\()\d(?![\w.\]])", lambda number: str(int(number) + 1))
 TRUTH = (r"\b(?:true|false)\b", {"true": "false", "false": "true"}.get)
 C_CHANGES = (
     (r" (?:<=|>=|<|>|==|!=) ", {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ",

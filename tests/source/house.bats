@@ -344,6 +344,18 @@ END
     equals "$(speed_decides "$TESTS")" ''
 }
 
+@test "a mistake that is listed as equivalent (tests/mutants/equivalent.py) is still one that can be made" {
+    (cd "$SRC/.." && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/mutants python3 - <<'END') >"$T/gone"
+from equivalent import EQUIVALENT
+from mutate import mutants_of
+for path, lines in EQUIVALENT.items():
+    made = {mutant.after.strip() for mutant in mutants_of(path, open(path, encoding="utf-8").read())}
+    for line in lines.keys() - made:
+        print(f"{path}: {line}")
+END
+    equals "$(cat "$T/gone")" ''
+}
+
 # not_planted ROOT: each patch of an old behaviour that does not apply to ROOT, or that no row of doc/defects.md names.
 not_planted() {
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TESTS/mutants python3 - "$1" <<'END'
