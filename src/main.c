@@ -29,9 +29,10 @@ static int print_short_usage(void)
     return STATUS_USAGE;
 }
 
-/* If a standard descriptor is closed, the next file or socket that dlock opens would have its
- * number, and output would go there. The replacement cannot be used for reading, or writing,
- * any more than the closed one. It is close-on-exec: the command finds it closed, as it was. */
+/* If a standard descriptor is closed, the next file or socket that dlock opens would get its
+ * number and receive output. The replacement gives no more than a closed descriptor: stdin
+ * cannot be read, stdout and stderr cannot be written. It is close-on-exec, so the command still
+ * finds it closed. */
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -63,11 +64,13 @@ static bool takes_lock(enum option_action action)
 
 static NOT_INLINED int main_act(const struct options *options, struct messages *out)
 {
-    /* With SIGXFSZ ignored, a limit on the size of files is an error like any other. If a lock
-     * is taken, process/signals.c blocks SIGXFSZ instead, and the command does not inherit that. */
+    /* With SIGXFSZ ignored, exceeding the limit on file sizes is an ordinary error. An action
+     * that takes a lock blocks SIGXFSZ instead (process/signals.c), which the command does not
+     * inherit. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    /* A setting is reported once: not by a dlock under another one, nor if --doctor has a row. */
+    /* Reported once: a dlock inside another leaves it to the outer one, and --doctor has a row for
+     * it. */
     if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL) {
         config_unknown_variables(warn_of_variable, out);
         options_unused(options, tell_of_unused, out);
@@ -106,9 +109,9 @@ static bool may_have_file_capabilities(void)
             (errno != ENODATA && errno != ENOTSUP));
 }
 
-/* True with *why set if this process has rights that its caller does not have, or if dlock
- * cannot find that out. dlock runs any command, reads configuration and writes files that its
- * environment names, so it would hand such rights to every user of the host. */
+/* True with *why set if this process has rights that its caller does not have, or if dlock cannot
+ * tell. dlock runs any command, reads configuration and writes files that its environment names, so
+ * it would hand such rights to every user of the host. */
 static bool has_borrowed_rights(struct errmsg *why)
 {
     uid_t user, effective_user, saved_user;

@@ -187,7 +187,7 @@ int action_print_config(const struct options *options, struct messages *out)
 
 /* --- --help, -h, --version ------------------------------------------------ */
 
-/* A text starts in a fixed column, on a line of its own if the option reaches that far. */
+/* Help texts start in this column, on a line of their own if the option is too long. */
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
 /* The cursor is at TEXT_COLUMN. */

@@ -200,7 +200,7 @@ static void examine(struct doctor *doctor)
     check_choice(doctor->options, backend, findings);
     check_lock(doctor, backend);
 
-    /* The waiter stands for another process elsewhere, so it has a backend of its own. */
+    /* The waiter plays the part of another process, so it has a backend of its own. */
     if (doctor_examine(backend, &doctor->request, findings, doctor->bound) &&
         open_store(doctor, &waiter, "backend")) {
         doctor->request.ttl = trial_ttl;

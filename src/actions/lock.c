@@ -308,7 +308,8 @@ int action_pause(const struct options *options, struct messages *out)
 
 /* --- which lease --------------------------------------------------------- */
 
-/* Without a name, the lock that is found has the token. */
+/* True if the token selects the lock. Without a name, the token of the lock that is found is
+ * used. */
 static bool names_owner(const struct target *target)
 {
     return target->token[0] != '\0' && target->options->name != NULL;

@@ -1,10 +1,11 @@
 /* The command line, read by popt. This file does what popt cannot:
  *
- *   --no-NAME, --FLAG=yes, --attach=PID   popt refuses the word, and can go on after it. (With
- *                                         an optional value, popt would take the next word, NAME.)
- *   -name                                 popt reads a row of letters, "-tree" as -t ree: refused.
- *   no memory                             popt loses words and values, or ends the program with
- *                                         status 1: with --status, the lock is free.
+ *   --no-NAME, --FLAG=yes, --attach=PID   Popt refuses the word; dlock handles it, and popt
+ *                                         continues. (If popt knew --attach's value to be optional,
+ *                                         it would take the next word, NAME, as the value.)
+ *   -name                                 Popt would read "-tree" as -t ree; dlock refuses it.
+ *   no memory                             Popt loses words and values, or exits with status 1, by
+ *                                         which --status reports that the lock is free.
  */
 #include "config/config_int.h"
 #include "redis/url.h"

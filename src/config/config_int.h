@@ -22,7 +22,7 @@ bool flag_parse(const char *text, bool *set);
 /* Reads the option's value, which must live as long as the options. False with *why set. */
 bool option_apply(struct options *options, enum option_id id, const char *text, struct errmsg *why);
 
-/* True if its value is the path of a file or a directory, other than --report. */
+/* True if its value is the path of a file or a directory. Not for --report. */
 bool option_is_path(enum option_id id);
 
 /* True if the store word of DLOCK_HELD decides this setting, even if the word omits it. */

@@ -208,9 +208,9 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
-/* Returns who can write to a file or directory, but must not be able to; NULL: nobody. Anyone who
- * can write there decides where locks are and where reports go. Our own group may write, because on
- * many hosts each user has a group without other members. */
+/* Returns which other users can write to a file or directory; NULL: none. Anyone who can write
+ * there decides where locks are and where reports go. Our own group may write, because on many
+ * hosts each user has a group without other members. */
 static const char *written_by_others(const struct stat *status)
 {
     if ((status->st_mode & S_IWOTH) != 0)
@@ -389,7 +389,7 @@ enum settings_result config_read(struct settings *settings, const char *name,
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL &&
-        *path == '\0') { /* perhaps a script's unset variable: it would use other locks */
+        *path == '\0') { /* probably a script's unset variable, which would select other locks */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }

@@ -38,7 +38,7 @@ static bool append(char **text, const char *name, const char *value)
     return true;
 }
 
-/* The text of a setting; NULL if it is not set, or is for other stores. `kind` stands for
+/* The text of a setting; NULL if it is not set, or is for other stores. `kind` is used instead of
  * OPT_BACKEND. */
 static const char *text_of(enum option_id id, const struct settings *settings, const char *kind,
                            const char *lock_dir)

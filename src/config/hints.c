@@ -113,8 +113,8 @@ static bool is_program(const char *word)
     return false;
 }
 
-/* The action that runs no command and needs no value, and that the word without dashes names or
- * means. NULL: there is none. */
+/* The action that `word`, which has no dashes, names or resembles, if that action runs no command
+ * and needs no value; otherwise NULL. */
 static const char *verb(const char *word)
 {
     enum option_id id = meant_by(word);
@@ -212,8 +212,8 @@ bool hints_name_is_file(const struct options *options)
 
 enum { NEAR_MOST = 3, PREFIX_LEAST = 2, EDITS_MOST = 4, FAR = EDITS_MOST + 2 };
 
-/* True if at most `edits` steps turn a into b: insert, omit or change a letter, or swap it with the
- * next one. */
+/* True if at most `edits` steps turn a into b. A step inserts, omits or changes a letter, or swaps
+ * two neighbours. */
 static bool within(const char *a, const char *b, int edits)
 {
     for (; *a != '\0' && *a == *b; b++)
@@ -230,7 +230,7 @@ static bool within(const char *a, const char *b, int edits)
 }
 
 /* An abbreviation is nearest. Next come names in which at most one letter in four differs, then
- * names that another word follows, as in redis-url. */
+ * names that continue with another word, such as redis-url. */
 static int distance(const char *word, const char *name)
 {
     size_t length = strlen(word), size = strlen(name);

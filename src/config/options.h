@@ -51,7 +51,7 @@ enum {
     ON_STOP = 1 << 11,     /* dlock stops the command when the lease ends */
     ON_END = 1 << 12,      /* the lease ends */
     ON_HEARTBEAT = 1 << 13,
-    MUST = 1 << 14, /* no circumstance: without effect, the option is refused wherever it is set */
+    MUST = 1 << 14, /* not a circumstance: an option without effect is refused wherever it is set */
     ON_SERVERS = ON_REDIS | ON_QUORUM,
     ON_RECORDS = ON_SERVERS | ON_LOCK_DIR, /* those that keep a record of the lock */
     ON_ANY = ON_RECORDS | ON_LOCK_FILE,

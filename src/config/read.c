@@ -70,8 +70,8 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
-/* Moves the words from argv[at] on that are names together. Options may stand between them, up to a
- * "--"; is_over: it stands before argv[at]. */
+/* Moves the further names, which start at argv[at], next to each other. Options may come between
+ * them until a "--"; is_over: the "--" is already past. */
 static enum settings_result read_more_names(struct options *options, int argc, char **argv, int at,
                                             bool is_over, struct errmsg *why)
 {
@@ -232,8 +232,8 @@ static enum settings_result apply_and_validate(struct options *options, struct e
     return result == SETTINGS_OK ? validate_options(options, why) : result;
 }
 
-/* A failure is reported in the form that DLOCK_JSON requests, even if the environment has not been
- * applied yet. */
+/* A failure is reported in the form that DLOCK_JSON requests, even if dlock has not read the
+ * environment yet. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why)
 {

@@ -173,8 +173,8 @@ static bool is_off(enum option_id id, const char *text)
     return can_be && means_off(text);
 }
 
-/* True if the options lead to the lock and decide what happens to it. --print-config shows them
- * all, and without a name, other settings have led to the lock around this process. */
+/* True if the option can affect the action's lock. --print-config and --current only show settings,
+ * and without a name, --extend and --release take the store from DLOCK_HELD. */
 static bool decides(const struct options *options, enum option_id id)
 {
     bool by_held = options->name == NULL &&
@@ -184,7 +184,7 @@ static bool decides(const struct options *options, enum option_id id)
            options->action != ACTION_CURRENT && !by_held && !overridden;
 }
 
-/* True if an outer lock, whose store may be any, will be looked for. */
+/* True if dlock runs under another lock, and so may use that lock's store, of any kind. */
 static bool is_under_lock(void)
 {
     const char *held = getenv("DLOCK_HELD");

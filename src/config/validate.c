@@ -84,7 +84,7 @@ static enum settings_result check_lock_file(const struct options *options, struc
 }
 
 /* True if a secret is configured but not used: names that the user wants to hide would be
- * guessable. To override a secret from a weaker source is intended, and within one file the
+ * guessable. Overriding a secret from a weaker source is intentional, and within one file the
  * sections decide. */
 static bool passes_over_secret(const struct options *options)
 {

@@ -161,7 +161,7 @@ static bool parse_number(const struct field *field, void *at, const char *value)
     return true;
 }
 
-/* Keeps the time of the end, which is a field of its own. */
+/* Leaves the time, which is a separate field, as it is. */
 static bool parse_end(struct run_end *end, const char *value)
 {
     int64_t ended_ms = end->ended_ms;
@@ -189,7 +189,7 @@ bool field_set(const struct field *field, void *object, const char *value)
     return true;
 }
 
-/* The value as text, which may be in `room`; "" for none. */
+/* Returns the value as text, which may be in `room`; "" for none. */
 static const char *value_of(const struct field *field, const void *object, char room[RUN_END_SIZE])
 {
     const void *at = (const char *)object + field->offset;

@@ -3,7 +3,7 @@
  *
  *   lines   "NAME VALUE\n" for each field that has a value: records of holders and waiters, in lock
  *           files and in Redis. Unknown names are skipped, so that a later version may add some.
- *   row     the values in the order of the table with tabs between: what is remembered of a run.
+ *   row     the values in the order of the table, separated by tabs: what is remembered of a run.
  *           A row ends at the end of the text or at a newline
  *   list    the values in the order of the table, from the reply of a Redis script
  *   JSON    for --json
@@ -26,8 +26,8 @@ enum field_kind {
     FIELD_INT,      /* int */
     FIELD_NUMBER,   /* int64_t */
     FIELD_COUNT,    /* int64_t, a number of events: 0 if unknown */
-    FIELD_MS,       /* int64_t, a sum of lengths of time: 0 if unknown */
-    FIELD_LENGTH,   /* int64_t, a length of time in ms; null in JSON if unknown */
+    FIELD_MS,       /* int64_t, total milliseconds: 0 if unknown */
+    FIELD_LENGTH,   /* int64_t, milliseconds; null in JSON if unknown */
     FIELD_TIME,     /* int64_t, the wall clock in ms; none: 0 */
     FIELD_DURATION, /* struct duration, in whole ms: 0 if unknown */
     FIELD_DEADLINE, /* struct deadline, as ns of the boot clock of the first time namespace */
@@ -87,11 +87,11 @@ bool fields_read(const struct fields *fields, void *object, const char *text);
 /* Writes a row; returns its length, as snprintf(3) does. */
 size_t fields_write_row(const struct fields *fields, const void *object, char *text, size_t size);
 
-/* Reads a row back. False: the row has too few values, or one cannot be read; then all fields are
- * none. */
+/* Reads a row back. False: the row has too few values, or one cannot be read; all fields are then
+ * cleared. */
 bool fields_read_row(const struct fields *fields, void *object, const char *text);
 
-/* Writes the members that have a name in JSON. A value of none is null. */
+/* Writes the members that have a name in JSON; a value of none becomes null. */
 void fields_json(const struct fields *fields, const void *object, struct json *json);
 
 #endif

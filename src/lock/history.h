@@ -24,9 +24,9 @@ void history_add(char text[HISTORY_SIZE], const struct run_record *run, int64_t 
  * HISTORY_MOST, are left out. */
 void history_read(struct history *history, const char *text);
 
-/* How long the successful runs took; runs of unknown length are left out. Quarters and p90 are by
- * nearest rank: p90 is the shortest length that at least 90 % of them did not exceed. The median of
- * an even number is the mean of the two in the middle. */
+/* How long the successful runs took; runs of unknown length are left out. Quartiles and p90 use the
+ * nearest rank: p90 is the shortest length that at least 90 % of the runs did not exceed. The
+ * median of an even number is the mean of the two in the middle. */
 void history_typical(const struct history *history, struct typical *typical);
 
 /* The same for the text of a history. */
@@ -38,7 +38,7 @@ struct estimate {
     bool longer;     /* the run has lasted longer than 90 % of the past ones */
     int64_t left_ms; /* until it ends; -1: unknown */
     int64_t end_ms;  /* when it ends, by the wall clock; 0: unknown */
-    int64_t wait_ms; /* until a new waiter has its turn; -1: unknown */
+    int64_t wait_ms; /* until a new waiter acquires the lock; -1: unknown */
 };
 
 /* Below this number of successes there is no estimate. */
@@ -54,10 +54,11 @@ struct estimate history_estimate(const struct typical *typical, int64_t since_ms
 /* The longest run whose length is known, however it ended; NULL: there is none. */
 const struct past_run *history_longest(const struct history *history);
 
-/* True if the run outlasted its TTL, because its lease was extended. (A stop takes a moment.) */
+/* True if the run outlasted its TTL by so much that its lease must have been extended. (A run that
+ * dlock stops outlasts its TTL by a moment.) */
 bool past_run_was_extended(const struct past_run *run);
 
-/* True if dlock stopped the run, so that nobody knows how long it would have taken. */
+/* True if dlock stopped the run, so that its full length is unknown. */
 bool past_run_was_stopped(const struct past_run *run);
 
 /* True if the run used more than 80 % of its TTL. */

@@ -84,7 +84,8 @@ bool lease_as_good_as_over(const struct lease *lease)
     return deadline_passed(lease_warning_time(lease, lease->deadline));
 }
 
-/* A script reads the clock twice, and rounds the times. */
+/* True if two checks report the same end of a lease: their times are rounded, and the script reads
+ * the clock twice. */
 static bool is_same_end(int64_t a_ms, int64_t b_ms)
 {
     enum { SLACK_MS = 20 };

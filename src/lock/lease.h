@@ -44,7 +44,7 @@ bool lock_mode_parse(const char *name, enum lock_mode *mode);
 enum refusal {
     REFUSED_HELD,   /* the lock is held, or its --hold-at-least goes on */
     REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
-    REFUSED_DONE,   /* by once_per; since_wall_ms and host are those of the successful run */
+    REFUSED_DONE,   /* a run succeeded within once_per: since_wall_ms and host are its own */
 };
 
 /* The holder of a lock, for people to read and for records. All text in it is foreign if it comes
@@ -55,10 +55,9 @@ struct holder {
     bool shares;   /* the mode is not MODE_EXCLUSIVE: the lock may have several holders */
     bool detached; /* no process holds it: --acquire */
     bool kept;     /* the holder has released or has ended: only --hold-at-least keeps others out */
-    enum refusal refusal; /* why a request for the lock was refused */
-    int ahead;            /* number of earlier waiters; -1: unknown */
-    int slots,
-        slots_taken; /* in force, and how many of them are held; 0: the mode is another one */
+    enum refusal refusal;   /* why a request for the lock was refused */
+    int ahead;              /* number of earlier waiters; -1: unknown */
+    int slots, slots_taken; /* slots in all, and held; 0: the mode is not MODE_SLOTS */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
@@ -83,20 +82,20 @@ struct lock_request {
     const char *token;
     const char *take_id; /* unique to this run, while the token may be one that the user chose */
     struct duration ttl;
-    struct deadline
-        end; /* end of a lease that goes on elsewhere: when sent, the TTL is cut to it; 0: none */
+    /* For a server that joins a lease which other servers have granted: the end of that lease,
+     * which also limits the TTL that is sent. 0: a new lease. */
+    struct deadline end;
     struct duration hold_at_least; /* keeps others out this long, even after a release */
     struct duration once_per; /* refuse if the last success began less than this ago; 0: never */
     struct duration remember; /* how long the run is remembered; 0: not at all */
     enum lock_mode mode;
-    int slots; /* of MODE_SLOTS */
-    bool
-        detached; /* no process of ours stays to hold the lock: it lasts until its deadline or release */
+    int slots;              /* of MODE_SLOTS */
+    bool detached;          /* no process of ours stays to hold the lock (--acquire) */
     bool waits;             /* if refused, the caller asks again and is in the queue */
     bool attended;          /* a user is watching: what dlock shows of the holder should be fresh */
     bool last;              /* the caller gives up if refused: counted as conflict or timeout */
     struct duration waited; /* so far */
-    int64_t fence; /* proposed to the store; with `end`: that the lease has already; 0: none */
+    int64_t fence; /* proposed by a quorum: with `end`, the fence that the lease has; 0: none */
     struct holder self;
 };
 
@@ -105,21 +104,19 @@ struct lease {
     const char *key;
     const char *token;
     const char *take_id; /* "": unknown; the token alone shows that the lock is ours */
-    bool outside;        /* another process acquired it: its mode and hold are unknown here */
+    bool outside;        /* another process acquired it, so its mode and hold are unknown here */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
-    struct duration set;      /* length as last set: the TTL, or another client's change */
-    int64_t fence;            /* rises with every take of the lock */
-    struct deadline taken;    /* before the take was sent */
-    struct deadline deadline; /* from then on we must not hold the lock */
-    struct deadline
-        granted;    /* as last set; `deadline` is sooner while the store's clock is ahead */
-    int64_t end_ms; /* its end on the store's clock, as last set; 0: unknown */
-    struct deadline
-        hold; /* keeps others out until then, even after the release; in the past: no hold */
-    int64_t began_ms; /* wall clock: when we knew that we had acquired it, which starts the run */
+    struct duration set;   /* length as last set: the TTL, or what another client changed it to */
+    int64_t fence;         /* rises with every take of the lock */
+    struct deadline taken; /* before the take was sent */
+    struct deadline deadline; /* from then on we do not hold the lock */
+    struct deadline granted;  /* as last set; `deadline` is sooner if the store's clock is ahead */
+    int64_t end_ms;           /* the end as last set, on the store's clock; 0: unknown */
+    struct deadline hold; /* --hold-at-least keeps others out until then; in the past: no hold */
+    int64_t began_ms; /* wall clock: when we learned that we had acquired it; the run starts then */
     bool lost;        /* ended or lost before the command ended: counted at the release */
     struct duration remember; /* as requested */
     struct run_end end;       /* how its run ended: remembered at the release */

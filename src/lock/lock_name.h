@@ -48,7 +48,7 @@ bool lock_name_is_digest(const char *text);
 
 /* --- owner tokens: the proof that a lock is ours --------------------------- */
 
-#define TOKEN_SIZE 257 /* with the NUL; a token of the user's own may be longer than a UUID */
+#define TOKEN_SIZE 257 /* with the NUL; a user's own token may be longer than a UUID */
 
 /* Writes a fresh UUID v4 (RFC 4122), from the kernel's random numbers. */
 void token_make(char token[TOKEN_SIZE]);

@@ -23,7 +23,7 @@ enum run_how {
 struct run_end {
     enum run_how how;
     int code;         /* of RUN_STATUS and RUN_SIGNAL */
-    int64_t ended_ms; /* wall clock; 0: at the release, or unknown */
+    int64_t ended_ms; /* wall clock; 0: unknown, or the time of the release */
 };
 
 struct run_record {
@@ -59,7 +59,7 @@ struct run_memory {
     struct run_record last, success; /* RUN_NONE: none is known */
     int64_t failures;                /* consecutive; RUN_ENDED neither counts nor ends the series */
     int64_t runs, skipped;           /* since the last success */
-    int64_t needed_until_ms; /* wall clock: until then once_per needs the success; files only */
+    int64_t needed_until_ms; /* wall clock: --once-per needs the success until then; files only */
     char history[HISTORY_SIZE];
 };
 
@@ -71,8 +71,8 @@ bool run_is_success(const struct run_end *end);
  * series of failures. */
 void run_memory_add(struct run_memory *memory, const struct run_record *run);
 
-/* For --once-per: true if the last success began less than `within` ago by the wall clock. A time
- * in the future comes from a wrong clock; its distance from now counts. */
+/* For --once-per: true if the last success began less than `within` ago by the wall clock. If its
+ * time is in the future, a clock is wrong; the distance from now counts then. */
 bool run_began_within(const struct run_memory *memory, struct duration within);
 
 /* For --ran-within: the same for the end of the last success. */

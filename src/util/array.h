@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Adds a zeroed element of `size` bytes to the array that *list, a pointer of any type, points to;
- * the array may move. The array has *count elements, and room for *room. *list, *count and *room
- * are 0 at first. Returns the element; NULL if memory is short. The caller frees *list. */
+/* Appends a zeroed element of `size` bytes to the array at *list, a pointer of any type. The array
+ * may move. *count is the number of elements, *room the number that fit; *list, *count and *room
+ * start as 0. Returns the element; NULL if memory is short. The caller frees *list. */
 void *array_add(void *list, size_t *count, size_t *room, size_t size);
 
 /* --- an environment for exec(3) --------------------------------------------
@@ -21,7 +21,7 @@ struct environment {
     bool short_of_memory; /* something could not be set */
 };
 
-/* Fills it with a copy of dlock's own environment. */
+/* Makes a copy of dlock's own environment. */
 void environment_copy(struct environment *environment);
 
 /* Sets a variable; a NULL value unsets it. */

@@ -130,8 +130,8 @@ int64_t wall_now_us(void)
     return read_clock(CLOCK_REALTIME) / NS_PER_US;
 }
 
-/* Not with gmtime(3), whose first call reads the file of the local time zone. In this calculation
- * the year begins in March, so that the leap day is its last. */
+/* Does not use gmtime(3), whose first call reads the file of the local time zone. In this
+ * calculation the year begins in March, so that the leap day is its last. */
 void wall_format(int64_t wall_ms, char *text, size_t size)
 {
     enum { DAY = 86400, DAYS_OF_400_YEARS = 146097, DAYS_BEFORE_1970 = 719468 };
@@ -200,8 +200,8 @@ struct unit {
     int64_t ms;
 };
 
-/* duration_format() writes the first of these units. dlock reads all of them, like systemd.time(7);
- * as there, "m" means minutes, not months. */
+/* duration_format() writes only the first of these units; duration_parse() reads all. As in
+ * systemd.time(7), "m" means minutes, not months. */
 enum { UNITS_WRITTEN = 5 };
 
 static const struct unit units[] = {

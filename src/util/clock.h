@@ -22,8 +22,8 @@ struct deadline {
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
 
-/* Limits a number of milliseconds, or of events, that others may have written, to a range that can
- * be counted in nanoseconds: neither a sum of two such numbers nor a difference overflows. */
+/* Limits a number of milliseconds or events from an untrusted source. Neither the sum nor the
+ * difference of two such numbers overflows, even in nanoseconds. */
 static inline int64_t clamped(int64_t number)
 {
     const int64_t most = INT64_MAX / NS_PER_MS;
@@ -49,7 +49,7 @@ bool bound_is_cancelled(struct bound bound);
 /* One of `shares` equal shares of the time that is left. */
 struct bound bound_share(struct bound bound, int shares);
 
-/* The same bound, but for `most` from now at the latest. */
+/* The same bound, but at most `most` from now. */
 struct bound bound_within(struct bound bound, struct duration most);
 
 struct deadline deadline_now(void);

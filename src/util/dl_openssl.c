@@ -50,7 +50,7 @@ __attribute__((used, aligned(4),
 
 struct function {
     const char *name;
-    size_t at; /* in struct openssl */
+    size_t at; /* offset in struct openssl */
 };
 #define FUNCTION(name) {#name, offsetof(struct openssl, name)},
 static const struct function crypto_functions[] = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)};

@@ -16,12 +16,12 @@ int file_open(int dir, const char *path, int flags, struct stat *status);
 /* Closes the descriptor, if it is not -1, and sets it to -1; keeps errno. */
 void fd_close(int *fd);
 
-/* Returns text: the user's name, or the number if there is none. Not for runs that succeed, because
- * it may load and ask a directory service. */
+/* Returns text: the user's name, or the number if there is none. Only for failures, because it may
+ * load and query a directory service. */
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 
-/* The same by /etc/passwd alone, without asking any directory service. */
+/* The same from /etc/passwd alone, without a directory service. */
 const char *user_name_local(uid_t uid, char *text, size_t size);
 
 /* --- files that hold a secret: a password, or the key of hmac-sha256 -------- */
@@ -33,12 +33,12 @@ struct secret {
     char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to detect longer files */
 };
 
-/* Reads a regular file, or a pipe up to its end, for 30 s at most. A signal in this time ends the
- * process, even if the signal is blocked. One newline at the end, with a carriage return before it,
- * comes from the editor and is not part of the secret. True with 1 to SECRET_MOST bytes. Otherwise
+/* Reads a regular file, or a pipe up to its end, for 30 s at most. During this time, a signal ends
+ * the process, even if the signal is blocked. The last newline, and a carriage return before it,
+ * are not part of the secret, because editors add them. True with 1 to SECRET_MOST bytes. Otherwise
  * *why begins with the path; errno is EACCES or EPERM if dlock has no permission to read the file,
- * or another one if the file cannot be used, for example because others can read it. Wipe the
- * secret with secret_wipe() in any case. */
+ * or another one if the file cannot be used, for example because others can read it. In any case,
+ * wipe the secret with secret_wipe(). */
 bool secret_read(struct secret *secret, const char *path, struct errmsg *why);
 
 void secret_wipe(struct secret *secret);

@@ -16,8 +16,8 @@ struct json {
 struct json json_line_begin(FILE *to);
 void json_line_end(struct json *json);
 
-/* Each function writes a member `name` or, if `name` is NULL, an element of an array or the whole
- * text. */
+/* Each function writes a member `name` or, if `name` is NULL, an element of an array or the
+ * top-level value. */
 void json_begin(struct json *json, const char *name, char bracket);     /* '{' or '[' */
 void json_end(struct json *json, char bracket);                         /* '}' or ']' */
 void json_text(struct json *json, const char *name, const char *value); /* NULL or "": null */

@@ -138,7 +138,7 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
     if (fd_count > 0 && to.to.any.sa_family == AF_UNIX) {
         message.msg_control = control.bytes;
         message.msg_controllen = (socklen_t)CMSG_SPACE(fd_count * sizeof(int));
-        struct cmsghdr *header = &control.header; /* the only header */
+        struct cmsghdr *header = &control.header;
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = (socklen_t)CMSG_LEN(fd_count * sizeof(int));
@@ -190,8 +190,9 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
 
 /* --- messages ------------------------------------------------------------- */
 
-/* How long to wait for a stderr that no process reads: a pager, Ctrl-S, a logger that hangs. Less
- * than the grace of all but the shortest leases, because the end of a lease does not wait. */
+/* How long to wait while no process reads stderr (a pager, Ctrl-S, a logger that hangs). This is
+ * shorter than the grace of all but the shortest leases, so that a message does not delay a
+ * stop. */
 static const struct duration patience = {20 * NS_PER_MS};
 
 /* Writes with splice(2), which does not wait. Opening the pipe again in non-blocking mode would

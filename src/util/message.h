@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-/* after sys/socket.h */
+/* needs sys/socket.h */
 #include <linux/vm_sockets.h>
 
 /* --- the service manager --------------------------------------------------
@@ -23,7 +23,7 @@ struct notify {
     union {
         struct sockaddr any;
         struct sockaddr_un un;
-        struct sockaddr_vm vm; /* of a manager outside of this virtual machine */
+        struct sockaddr_vm vm; /* for a manager outside this virtual machine */
     } to;
     socklen_t size;
 };
