@@ -15,12 +15,12 @@
 
 /* --- open_backend.c --------------------------------------------------------- */
 
-/* Makes the key: PREFIX + NAME, or PREFIX + the digest of NAME (--hash). LOCK_OK; otherwise
- * as secret_read() and lock_name_digest(), with *why set. */
+/* Makes the key: PREFIX + NAME, or PREFIX + the digest of NAME (--hash). LOCK_OK; otherwise *why is
+ * set, by secret_read() or lock_name_digest(). */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why);
 
-/* As lock_key_of(). False: reported, and *status is the exit status. */
+/* Like lock_key_of(). False: reported, and *status is the exit status. */
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
                    const struct messages *out, int *status);
 
@@ -30,7 +30,7 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status);
 
-/* As backend_choose(), but does not report a failure; with `out` NULL prints nothing at all.
+/* Like backend_choose(), but does not report a failure; with `out` NULL prints nothing at all.
  * LOCK_OK; otherwise *why holds the reason and *status the exit status. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why);
@@ -39,14 +39,15 @@ enum lock_result backend_open(struct backend **backend, const struct options *op
 enum lock_result backend_open_fallback(struct backend **backend, const char *lock_dir,
                                        struct errmsg *why);
 
-/* As backend_choose(), but opens a store of this kind ("redis" or "file") whatever --backend
+/* Like backend_choose(), but opens a store of this kind ("redis" or "file") whatever --backend
  * says, and without warnings: an outer dlock has its lock in that store. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);
 
 /* Makes the options by which dlock finds the lock of this line of DLOCK_HELD: options_under().
- * LOCK_GONE: the line is about another lock than the options name, or the command line requests
- * a store of another kind. Otherwise as lock_key_of(). options_under_free() in every case. */
+ * LOCK_GONE: the line is not about the lock that the options name, or the command line requests a
+ * store of another kind. Otherwise the results of lock_key_of(). options_under_free() in every
+ * case. */
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 

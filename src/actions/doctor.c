@@ -21,7 +21,7 @@ static const struct duration trial_ttl = {30 * NS_PER_S};
 struct doctor {
     const struct options *options;
     struct findings findings;
-    struct bound bound; /* for the whole action; each call also has a limit of its own */
+    struct bound bound; /* for the whole action; each call has its own limit as well */
     /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
@@ -200,7 +200,7 @@ static void examine(struct doctor *doctor)
     check_choice(doctor->options, backend, findings);
     check_lock(doctor, backend);
 
-    /* The waiter plays the part of another process, so it has a backend of its own. */
+    /* The waiter plays the part of another process, so it has its own backend. */
     if (doctor_examine(backend, &doctor->request, findings, doctor->bound) &&
         open_store(doctor, &waiter, "backend")) {
         doctor->request.ttl = trial_ttl;

@@ -85,7 +85,7 @@ static int still_held(const struct target *target, struct duration waited)
                 lock_owner_format(&target->state.owners[0], &typical, who));
 }
 
-/* True if an ancestor holds the lock: a wait for it would never end. */
+/* True if an ancestor holds the lock, so that the wait would never end. */
 static bool held_by_ancestor(const struct target *target)
 {
     const struct lock_state *state = &target->state;

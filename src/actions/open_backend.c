@@ -150,7 +150,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* A URL that is not used here may still contain a password, which must not get into a core file. */
+/* Even a URL that is not used here may contain a password, which must not get into a core file. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {

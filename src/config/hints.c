@@ -96,7 +96,7 @@ static bool is_program_file(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* As execvp(3) would find it. */
+/* True if execvp(3) would find it. */
 static bool is_program(const char *word)
 {
     const char *path = getenv("PATH");

@@ -226,7 +226,7 @@ enum settings_result options_under(struct options **made, const struct options *
 void options_under_free(struct options **made);
 
 /* Makes the options for one of options->more_names, which other sections of the configuration files
- * may match. Otherwise as options_read(). options_under_free() as above. */
+ * may match. Otherwise the same as options_read(). Call options_under_free() as above. */
 enum settings_result options_of_name(struct options **made, const struct options *options,
                                      const char *name, struct errmsg *why);
 

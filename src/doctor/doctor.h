@@ -36,7 +36,7 @@ struct findings {
     bool short_of_memory; /* rows are missing */
 };
 
-/* The next rows belong to this section, and to one of its subjects (NULL: none). */
+/* The next rows belong to this section and, unless `subject` is NULL, to this subject of it. */
 void findings_section(struct findings *findings, const char *section, const char *subject);
 
 /* Adds a row for the current check. `advice` (NULL: none) is a literal, and is dropped if the
@@ -70,14 +70,14 @@ void findings_print_json(const struct findings *findings);
 
 void findings_free(struct findings *findings);
 
-/* Examines the store for locks like the request's, whose key is otherwise unused. True if it is
- * worth trying to take that lock. */
+/* Examines the store. The key of `request` must be otherwise unused. True if it is worth trying to
+ * take that lock. */
 bool doctor_examine(struct backend *store, const struct lock_request *request,
                     struct findings *findings, struct bound bound);
 
-/* Tries out the whole life of a lock, between a holder and a waiter with backends of the same
- * store; no other process uses the lock of the request. Leaves nothing in the store, if the store
- * allows that. */
+/* Tries out the whole life of the request's lock, which no other process uses: a holder and a
+ * waiter compete for it, each through its own backend of the same store. Leaves nothing in the
+ * store, if the store allows that. */
 void doctor_trial(struct backend *holder, struct backend *waiter,
                   const struct lock_request *request, struct findings *findings,
                   struct bound bound);

@@ -5,14 +5,14 @@
 #include "doctor/doctor.h"
 #include "redis/conn.h"
 
-/* A time that was measured, "0.21 ms" or "1.5 s". Returns text. */
+/* Formats a measured time: "0.21 ms" or "1.5 s". Returns text. */
 enum { FINDINGS_TIME_SIZE = 32 };
 char *findings_time(struct duration time, char text[FINDINGS_TIME_SIZE]);
 
 /* Advice if a server turns out to be a replica. */
 #define MASTERS_URL "the URL of the master, or redis+sentinel://"
 
-/* One Redis server, on a connection of its own, so that no check is in another client's way. */
+/* One Redis server, on its own connection, so that no check disturbs another client. */
 struct server {
     struct backend *store;
     const struct redis_url *url;
@@ -34,12 +34,13 @@ void doctor_forget(struct backend *store, const char *key, struct bound bound);
  * and a row says why. */
 bool server_ask(struct server *server, const struct redis_command *command, redisReply **reply);
 
-/* Two of the checks. False: the connection is gone, or it is pointless to go on.
- * doctor/redis_info.c: version, role, memory, persistence, replicas, by INFO and CONFIG GET. */
+/* doctor/redis_info.c: checks version, role, memory, persistence and replicas, by INFO and CONFIG
+ * GET. False: the connection is gone, or it is pointless to continue. */
 bool server_check_info(struct server *server);
 
-/* doctor/redis_access.c: that the user may do what the scripts do, and listen. Leaves nothing in
- * the store, if permitted. The connection has been subscribed afterwards. */
+/* doctor/redis_access.c: checks that the user may run what the scripts run, and may subscribe.
+ * Leaves nothing in the store, if that is permitted. Afterwards the connection is subscribed.
+ * False: as above. */
 bool server_check_access(struct server *server);
 
 #endif

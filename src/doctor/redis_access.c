@@ -13,7 +13,8 @@
 /* The purposes of the commands: one row reports all that is missing for a purpose. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
-static const char denied[] = "the permissions in dlock-redis(7)"; /* only helps if refused */
+/* The advice for a command that the server has refused. */
+static const char denied[] = "the permissions in dlock-redis(7)";
 static const char blocked[] = "the permissions in dlock-redis(7); a proxy may be in the way";
 
 static const struct {

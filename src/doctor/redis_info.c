@@ -176,7 +176,7 @@ static void persistence(const struct facts *facts, struct findings *findings)
                       facts->wait_replicas > 0 ? ", and replicas copy the empty server" : "");
 }
 
-/* The check has the name of its field. */
+/* The check has the same name as its field. */
 static void last_write(const struct facts *facts, struct findings *findings)
 {
     char last[FIELD_SIZE];

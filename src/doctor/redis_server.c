@@ -144,7 +144,7 @@ static bool connect_to(struct server *server)
     char time[FINDINGS_TIME_SIZE];
     enum lock_result result = LOCK_OK;
 
-    if (conn->at.path[0] == '\0') /* before the time is measured */
+    if (conn->at.path[0] == '\0') /* now, because it is not part of the measured time */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
     conn->look_up = server->bound.until;
     struct deadline start = deadline_now();
@@ -209,7 +209,7 @@ static bool check_tls(struct server *server)
 }
 
 /* The first call of the connection, which also judges the greeting. A proxy may hang up at the
- * greeting: then the call is made once more, without the client's name. */
+ * greeting: then dlock repeats the call, without the client's name. */
 static bool log_in(struct server *server)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");
@@ -284,7 +284,7 @@ static bool check_latency(struct server *server)
 /* --- all of them --------------------------------------------------------- */
 
 /* The checks, from the cheapest to those that change something; each needs the one before. False: a
- * row says why it is pointless to go on. */
+ * row says why it is pointless to continue. */
 static const struct {
     const char *name;
     bool (*check)(struct server *server);

@@ -31,7 +31,7 @@ struct trial {
     struct bound bound;
     struct deadline start;   /* of the current step */
     bool reported;           /* the step has added its row */
-    const char *cannot_call; /* why the store cannot call the waiter; NULL: it can */
+    const char *cannot_call; /* why the store cannot notify the waiter; NULL: it can */
 };
 
 /* --- taking -------------------------------------------------------------- */
@@ -235,8 +235,9 @@ static enum lock_result force(struct trial *trial, struct errmsg *why)
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* Each step needs the one before. If a step returns LOCK_OK and has added no row, its row is the
- * time that it took. If the lock is not as the step needs it, the store cannot be trusted. */
+/* Each step needs the one before. If a step returns LOCK_OK without adding a row, its row is the
+ * time that it took. If the lock is not in the state that the step needs, the store cannot be
+ * trusted. */
 static const struct {
     const char *name;
     enum lock_result (*run)(struct trial *trial, struct errmsg *why);
@@ -289,7 +290,7 @@ static void clean(struct trial *trial)
     struct bound bound = {deadline_after(clean_limit), -1};
     give_back(&trial->waiter, bound);
     give_back(&trial->holder, bound);
-    /* If two servers are behind one address, each remembers something. */
+    /* If one address leads to two servers, each remembers something. */
     doctor_forget(trial->waiter.backend, trial->waiter.request.key, bound);
     doctor_forget(trial->holder.backend, trial->holder.request.key, bound);
 }
@@ -308,7 +309,8 @@ void doctor_trial(struct backend *holder, struct backend *waiter,
     trial->bound = bound;
     party_init(&trial->holder, holder, request);
     party_init(&trial->waiter, waiter, request);
-    trial->waiter.request.self.pid_start++; /* as another process: a store may look for this one */
+    /* so that it looks like another process, if a store looks for this one */
+    trial->waiter.request.self.pid_start++;
 
     size_t done = 0;
     while (done < sizeof steps / sizeof *steps && run_step(trial, done))

@@ -1,5 +1,5 @@
 /* The last runs of a lock, and what they say about the next one: how long it usually takes, when
- * the present run will end, which TTL is enough. An estimate is no promise, and no decision of
+ * the current run will end, which TTL is enough. An estimate is no promise, and no decision of
  * dlock is based on one. */
 #ifndef DLOCK_LOCK_HISTORY_H
 #define DLOCK_LOCK_HISTORY_H

@@ -42,7 +42,7 @@ const char *lock_mode_name(enum lock_mode mode);
 bool lock_mode_parse(const char *name, enum lock_mode *mode);
 
 enum refusal {
-    REFUSED_HELD,   /* the lock is held, or its --hold-at-least goes on */
+    REFUSED_HELD,   /* the lock is held, or --hold-at-least still keeps others out */
     REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
     REFUSED_DONE,   /* a run succeeded within once_per: since_wall_ms and host are its own */
 };

@@ -11,8 +11,8 @@
  *       whole group (kill %1 in a shell, systemd's KillMode=control-group). dlock cannot tell, and
  *       the command then receives the signal twice.
  *   the command or a descendant, most often by kill(0) -> dlock does not pass the signal on.
- *       Otherwise a command whose TERM handler ends with `kill 0` would receive TERM for
- *       ever. dlock cannot recognize a sender that has already ended.
+ *       Otherwise a command whose TERM handler ends with `kill 0` would receive TERM forever. dlock
+ *       cannot recognize a sender that has already ended.
  *
  * If a signal ends the command, and dlock has received it from another sender, dlock dies of that
  * signal after it has released the lock. Otherwise a shell would continue its loop after Ctrl-C,
@@ -34,8 +34,8 @@
  *   3. dlock is continued alone -> dlock continues the command.
  *   4. The command is continued alone -> with --tree the guard continues dlock;
  *      without --tree no process can (the manual says so).
- *   5. dlock is in a script that was stopped too, so the shell has already taken the terminal
- *      back -> dlock need not stop, and goes on. */
+ *   5. dlock is in a script that was stopped too, so the shell has already taken the terminal back
+ *      -> dlock need not stop, and continues. */
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
@@ -256,7 +256,7 @@ void child_reap(struct child *child)
     while (more && drain_goes_on(&drain))
         more = reap_next(child);
     if (more)
-        raise(SIGCHLD); /* the rest wakes dlock at once */
+        raise(SIGCHLD); /* wakes dlock at once, for the rest */
 
     drain = (struct drain){0};
     while (child->plan->tree && drain_goes_on(&drain) &&
@@ -344,7 +344,7 @@ static bool is_from_others(const struct child *child, const struct signal_event 
     if (event->number == SIGCHLD)
         return false;
     if (event->sender == child->pid || event->sender == child->command)
-        return false; /* the guard, to wake dlock; or the command, even if reaped already */
+        return false; /* the guard wakes dlock; or it is the command, perhaps reaped already */
     if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
         say_verbose(child->plan->out, "not passed on, since the command has sent it: %s",
                     signame_format(event->number, name, sizeof name));
@@ -359,7 +359,7 @@ static void pass_on(struct child *child, const struct signal_event *event)
 
     if (child->ended || (event->typed && terminal_has_told(child, event->number)))
         return;
-    /* `fg` has also continued the command; `kill -CONT` has continued dlock alone. */
+    /* `fg` has continued the command, too; `kill -CONT` may have continued dlock alone. */
     bool again = event->number == SIGCONT && child->resumed;
     if (again)
         child->resumed = false;

@@ -35,7 +35,7 @@
  *   the command ends -> dlock kills the guard, releases the lock, and waits for the guard. A
  *       guard that outlived dlock would remain as a zombie in a container whose pid 1 does not
  *       reap.
- *   the guard is killed -> dlock goes on without it. */
+ *   the guard is killed -> dlock continues without it. */
 #include "process/process_int.h"
 
 #include <poll.h>
@@ -141,7 +141,7 @@ static bool reap(struct guard *guard)
         if (pid == guard->command)
             command_changed(guard, status);
     }
-    raise(SIGCHLD); /* the rest wakes the guard at once */
+    raise(SIGCHLD); /* wakes the guard at once, for the rest */
     return true;
 }
 
@@ -264,7 +264,7 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
 
 /* Adds the processes with the mark in their environment. This takes time, so kill_all() first kills
  * the processes that the guard has already seen. False if there is no /proc to search: otherwise
- * the guard would never end, and would keep a file lock for ever. */
+ * the guard would never end, and would keep a file lock forever. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

@@ -24,11 +24,11 @@ struct command {
 
 struct child {
     const struct command *plan;
-    pid_t pid;               /* our own child: the command, or its guard */
-    pid_t command;           /* the command's pid */
-    int exec_fd;             /* readable when exec has ended; -1: dlock has noticed that */
-    int guard_fd;            /* socket to the guard, readable when the guard has news; -1: none */
-    pid_t orphan_guard;      /* -1: none */
+    pid_t pid;          /* our own child: the command, or its guard */
+    pid_t command;      /* the command's pid */
+    int exec_fd;        /* readable when exec has ended; -1: dlock has noticed that */
+    int guard_fd;       /* socket to the guard, readable when the guard has written; -1: none */
+    pid_t orphan_guard; /* -1: none */
     struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
     struct tree tree;        /* our descendants, except children from before the command */
 
@@ -64,8 +64,8 @@ bool child_start(struct child *child, const struct command *plan, struct errmsg 
  * thread may run yet. False with errno set: the caller may try again. */
 bool child_guard_orphans(struct child *child, const char *held);
 
-/* Reaps children that have ended (the command, adopted descendants), notices the end of exec,
- * and reads the guard's news, within the limits of struct drain. Never waits. */
+/* Reaps children that have ended (the command, adopted descendants), notices the end of exec, and
+ * reads what the guard has written, within the limits of struct drain. Never waits. */
 void child_reap(struct child *child);
 
 /* False if exec has neither succeeded nor failed yet. Otherwise *started is true if child_reap()

@@ -24,7 +24,7 @@ struct process_id {
     int64_t start; /* of struct proc_stat */
 };
 
-/* Reads /proc/PID/stat, with pid 0 of this process. False if there is no such process. */
+/* Reads /proc/PID/stat; pid 0 is this process. False if there is no such process. */
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
 /* True if all threads of the process are zombies: it has ended, even if its parent does not

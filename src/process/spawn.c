@@ -165,7 +165,7 @@ __attribute__((noreturn)) static int become(void *data)
     _exit((int)status_of_exec(error));
 }
 
-/* A sandbox may refuse to share memory, and valgrind cannot. */
+/* A sandbox may forbid sharing memory, and valgrind cannot do it. */
 pid_t spawn(const struct command *plan, struct guard_page *page)
 {
     pid_t pid = -1;

@@ -213,8 +213,8 @@ static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
     return listed && !has_ended(pidfd);
 }
 
-/* Takes a process that is pinned and belongs to the tree. Returns true if the caller must
- * close the pidfd. */
+/* Handles a process that is pinned and belongs to the tree. Returns true if the caller must close
+ * the pidfd. */
 static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
                                const struct proc_stat *stat, int depth)
 {
@@ -267,7 +267,7 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     struct pids children = {0};
 
     if (parent->depth >= DEPTH_MOST)
-        return; /* a later walk finds them, when processes above them have ended */
+        return; /* a later walk finds them, once processes above them have ended */
     proc_children_list(parent->pid, parent->threads, &children);
     for (size_t i = children.count; i > 0; i--)
         visit(walk, children.list[i - 1], parent, 0);

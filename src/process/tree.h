@@ -76,11 +76,11 @@ static inline bool tree_is_gone(const struct tree_count *left)
     return left->known && left->found == 0;
 }
 
-/* Sends the signal to every process of the tree, and continues the stopped ones. A few walks
- * first find all processes. Then parents are signalled before their children, so that no
- * parent goes on to its next step because its child has ended. A call may miss a process that
- * is forked meanwhile; the next call finds it. Stops at `until`, because a walk among many
- * processes that use the whole processor may last for seconds.
+/* Sends the signal to every process of the tree, and continues the stopped ones. A few walks first
+ * find all processes. Then parents are signalled before their children, so that no parent continues
+ * with its next step because its child has ended. A call may miss a process that is forked
+ * meanwhile; the next call finds it. Stops at `until`, because a walk among many processes that use
+ * the whole processor may last for seconds.
  *
  * SIGKILL ends all of them, even if they fork faster than they can be walked. All are stopped
  * first, parents before their children, until a walk finds no more than the one before. Then

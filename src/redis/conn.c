@@ -19,7 +19,7 @@ static const struct duration look_up_limit = {1 * NS_PER_S}, look_up_rest = {10 
 void redis_command_add(struct redis_command *command, const char *word)
 {
     if (command->count >= (int)(sizeof command->words / sizeof *command->words))
-        abort(); /* a mistake in this program */
+        abort(); /* a bug in dlock */
     command->words[command->count++] = word;
 }
 
@@ -91,7 +91,7 @@ enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why
     return hang_up(conn, why, "its answer is not understood");
 }
 
-/* Not with realloc(3), which would leave a copy of a password behind. */
+/* Does not use realloc(3), which would leave a copy of a password in memory. */
 static bool grow(struct redis_conn *conn, size_t size)
 {
     char *larger = malloc(size);
@@ -177,7 +177,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
 static void unix_address(struct addresses *addresses, const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    memcpy(at.sun_path, path, strlen(path) + 1); /* path is as large: redis/url.h */
+    memcpy(at.sun_path, path, strlen(path) + 1); /* path is just as large: redis/url.h */
     memcpy(&addresses->list[0].at, &at, sizeof at);
     addresses->list[0].size = sizeof at;
     addresses->count = 1;
@@ -210,9 +210,8 @@ static bool queue_greeting(struct redis_conn *conn)
     return queued;
 }
 
-/* A look-up that hangs leaves a thread running (redis/socket.c). So if addresses are known, dlock
- * waits less long for a look-up; after a look-up that hung it uses the known addresses for a
- * while. */
+/* A lookup that hangs leaves a thread running (redis/socket.c). So if addresses are known, dlock
+ * gives a lookup less time; after a lookup that hung, it uses the known addresses for a while. */
 static enum lock_result find_addresses(struct redis_conn *conn, struct bound bound,
                                        struct errmsg *why)
 {

@@ -38,7 +38,7 @@ struct redis_channels {
     const char *wake; /* our own channel; NULL: none */
 };
 
-/* What is known about notifications on the present connection. */
+/* What is known about notifications on the current connection. */
 struct redis_listening {
     long long id;                   /* the server's id of the connection; 0: not known */
     bool on;                        /* CLIENT TRACKING was accepted */
@@ -57,8 +57,8 @@ struct redis_conn {
     redis_message *on_message; /* NULL: messages are dropped */
     void *message_data;
 
-    struct addresses addresses; /* of the host name, by the last look-up */
-    struct deadline look_up;    /* no look-up before this time */
+    struct addresses addresses; /* of the host name, from the last lookup */
+    struct deadline look_up;    /* no lookup before this time */
     struct redis_socket socket;
     unsigned serial; /* rises with each attempt to connect */
 
@@ -68,14 +68,14 @@ struct redis_conn {
     struct redis_limits limits; /* of the reader */
     size_t received;            /* bytes in this call, then those of an incomplete message */
 
-    enum redis_greeting greetings[GREETINGS]; /* whose replies have not arrived yet */
+    enum redis_greeting greetings[GREETINGS]; /* sent, but not answered yet */
     int greeting_count;
     bool nameless;        /* CLIENT SETNAME is left out: the server hung up at a greeting */
     bool greeting_failed; /* a greeting was refused: the login, database or role is wrong */
     bool sent;            /* whether the last call may have reached the server */
     bool asking;          /* ASKING precedes each script: the slot is moving to this Cluster node */
-    /* Rises when the next connection is to leave out something that the server did not accept: it is
-     * worth connecting again at once. */
+    /* Rises when the next connection will omit something that the server did not accept, so that it
+     * is worth connecting again at once. */
     unsigned lessons;
     struct redis_listening listening;
 };
@@ -98,7 +98,7 @@ void redis_conn_free(struct redis_conn *conn);
  * host name up again, because it may lead to another server by now; if that fails, uses the
  * addresses found earlier. Tries each address in turn. Queues the greeting (login, database, with
  * masters_only the question for the role, and client name), which goes out in one write with the
- * first call. LOCK_OK; otherwise as redis_conn_call(). */
+ * first call. LOCK_OK; otherwise the results of redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
 /* After LOCK_REFUSED: true if a certificate was refused and a renewed one has been read,
@@ -134,7 +134,7 @@ void redis_conn_read_messages(struct redis_conn *conn);
 /* --- notifications (subscribe.c) -----------------------------------------
  *
  * The server notifies dlock at once of two events: another client has touched a key (CLIENT
- * TRACKING of Redis 6 and later), and it is our turn to take a lock (a channel of our own). Both
+ * TRACKING of Redis 6 and later), and it is our turn to take a lock (our own channel). Both
  * notifications arrive on the connection that subscribes to them.
  *
  * hiredis 0.14 reads only RESP2. In RESP2 the server sends messages only to a subscribed
@@ -145,14 +145,15 @@ void redis_conn_read_messages(struct redis_conn *conn);
  * script reads one.) Nothing comes between script and SUBSCRIBE, however the network cuts the
  * write.
  *
- * No permission is tried out before it is needed. What the server refuses:
+ * No permission is tested before it is needed. If the server refuses:
  *
  *   CLIENT ID, CLIENT TRACKING  no touches are reported on this connection
  *   SUBSCRIBE                   the transaction is discarded -> the script runs by itself
  *   UNSUBSCRIBE, EXEC           nothing has run, and the connection runs no script any more -> the
  *                               next connection does not subscribe
  *   MULTI                       the script has run, but not in one step with SUBSCRIBE -> the same
- *   two connections in a row end when they are to subscribe -> the same */
+ *
+ * If two connections in a row end while they subscribe, the next one does not subscribe either. */
 
 /* The channel on which the server reports touched keys. */
 #define REDIS_INVALIDATE "__redis__:invalidate"

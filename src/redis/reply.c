@@ -221,8 +221,8 @@ static const char no_scripts[] = "it runs no scripts; if it is a Sentinel, use r
 static const char of_cluster[] = "it is a node of a Cluster; use redis+cluster://; ";
 static const char in_move[] = "the slot of the key is being moved; ";
 
-/* The errors that a retry cannot mend, or that need advice for people. An error is recognized by
- * its code or, if it has no code or only "ERR", by its first words. */
+/* The errors that a retry cannot fix, or that need advice for people. An error is recognized by its
+ * code or, if it has no code or only "ERR", by its first words. */
 static const struct {
     enum lock_result result;
     bool is_code;
@@ -260,7 +260,7 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
     const char *words = redis_error_has_code(error) ? "" : text;
     if (has_code(text, "ERR"))
         words = text + strlen("ERR") + strspn(text + strlen("ERR"), " ");
-    /* Before a login the server accepts no command as long as ours, and answers with this error. */
+    /* Before the login, the server accepts only shorter commands, and answers with this error. */
     if (begins(words, "Protocol error: unauthenticated"))
         return errmsg_fail(why, LOCK_REFUSED,
                            "it requires a user and a password: NOAUTH Authentication required");
@@ -287,8 +287,9 @@ static bool says(const char *error, const char *words)
 }
 
 /* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", in which the server
- * cuts a long password short: drop all arguments. In other errors, look only for the complete
- * password, and only if it is not so short that it may be part of any text, as of "unknown". */
+ * truncates a long password: drop all arguments. In other errors, look only for the complete
+ * password, and only if it is long enough not to match part of an ordinary word, such as
+ * "unknown". */
 void redis_error_hide_login(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };

@@ -1,4 +1,4 @@
-/* The replies of a Redis server: reads them with hiredis's parser, within limits of our own,
+/* The replies of a Redis server: reads them with hiredis's parser, within dlock's own limits,
  * because a reply may claim any size; checks words and numbers; explains errors. No I/O. */
 #ifndef DLOCK_REDIS_REPLY_H
 #define DLOCK_REDIS_REPLY_H
@@ -65,8 +65,8 @@ bool redis_error_is(const char *error, const char *code);
 /* True if it has a code more specific than "ERR". */
 bool redis_error_has_code(const char *error);
 
-/* With *why set: LOCK_REFUSED for logins and ACLs, LOCK_INVALID for errors that no retry
- * can mend, LOCK_UNAVAILABLE for the rest (LOADING, READONLY, OOM, ...). */
+/* With *why set: LOCK_REFUSED for logins and ACLs, LOCK_INVALID for errors that no retry can fix,
+ * LOCK_UNAVAILABLE for the rest (LOADING, READONLY, OOM, ...). */
 enum lock_result redis_error_result(const char *error, struct errmsg *why);
 
 /* The error as shown to people: without the place in a script that servers add. */

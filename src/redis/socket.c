@@ -154,11 +154,11 @@ enum { LATE_MOST = 64 };
 
 enum { TLS_ALERT = 21 }; /* first byte of an alert record, and of no Redis reply: RFC 8446, 5.1 */
 
-/* The kernel reports that a server has silently gone after KEEP_IDLE and KEEP_COUNT lost probes:
- * 9 s, sooner than the longest interval between two checks (10 s) and far sooner than a resting
+/* The kernel reports that a server has silently gone after KEEP_IDLE and KEEP_COUNT lost probes,
+ * after 9 s: sooner than the longest interval between two checks (10 s) and far sooner than a resting
  * waiter asks again. TCP_USER_TIMEOUT, which limits how long sent bytes stay unacknowledged, also
- * replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die", blog.cloudflare.com): below
- * KEEP_IDLE, one lost probe would end the connection. */
+ * replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die", blog.cloudflare.com). If it were
+ * shorter than KEEP_IDLE, one lost probe would end the connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -268,8 +268,8 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
     return LOCK_OK;
 }
 
-/* As recv(2), but tries for a moment before it fails with EAGAIN: a server on this host answers in
- * less time than this process needs to fall asleep and wake up. */
+/* Like recv(2), but tries for a moment before it fails with EAGAIN: a server on this host answers
+ * in less time than this process needs to fall asleep and wake up. */
 static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t size)
 {
     struct deadline moment =
@@ -344,7 +344,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     return result;
 }
 
-/* Without these options everything is only slower, so a failure does not matter. */
+/* Without these options dlock is only slower, so a failure does not matter. */
 static void set_tcp_options(int fd)
 {
     static const struct {
@@ -386,8 +386,8 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
     return result;
 }
 
-/* Each address has its share of the time, so that an address that swallows packets leaves time for
- * the next one. */
+/* Each address gets its share of the time, so that one that drops packets leaves time for the
+ * next. */
 enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses,
                                       struct redis_tls *tls, const char *host, struct bound bound,
                                       struct errmsg *why)

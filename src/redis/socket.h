@@ -39,7 +39,7 @@ struct redis_socket {
     bool is_tcp;
     bool heard;      /* the server has sent something, on this connection or an earlier one */
     bool hung_up;    /* the server has ended the last connection */
-    int late;        /* how many times in a row the deadline had passed */
+    int late;        /* how many waits in a row started after the deadline */
     bool is_crowded; /* others need the processor: do not busy-poll for a reply */
     int alarm_fd;    /* readable: waiting for this server is useless; -1: none */
 };
@@ -66,7 +66,7 @@ enum lock_result redis_socket_send(struct redis_socket *socket, const char *byte
 enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why);
 
-/* As recv(2), without waiting. Closes nothing. */
+/* Like recv(2), without waiting. Closes nothing. */
 ssize_t redis_socket_take(const struct redis_socket *socket, void *bytes, size_t size);
 
 /* True if bytes have arrived that poll(2) on the descriptor does not show. */

@@ -6,7 +6,7 @@
 
 enum {
     /* A server, or a proxy before it, may close the connection instead of refusing to subscribe.
-     * After so many in a row dlock stops subscribing, because it must still look at the lock. A
+     * After this many in a row, dlock stops subscribing, because it must still look at the lock. A
      * single connection may have ended for another reason. */
     BROKEN_MOST = 2,
     CHANNELS_MOST = 2,
@@ -57,12 +57,12 @@ struct attempt {
     struct redis_conn *conn;
     struct redis_channels channels;    /* to subscribe to */
     struct errmsg no_touches, no_wake; /* the server's first refusal of each; "": none */
-    bool pass;                         /* a refusal has a passing cause: learn() remembers none */
+    bool pass;                         /* a refusal is temporary, so learn() remembers none */
     redisReply *reply;                 /* the script's; NULL: it has not been run */
     struct errmsg *why;
 };
 
-/* The server has refused a command that is needed for these channels. */
+/* Notes that the server has refused a command that these channels need. */
 static void note_refusal(struct attempt *attempt, struct redis_channels of, const char *command,
                          const redisReply *error)
 {
@@ -88,7 +88,7 @@ static void learn(const struct attempt *attempt)
     }
 }
 
-/* Remembers the refusal for the next connection, because this one ends. */
+/* Remembers the refusal for the next connection, because this one is closed. */
 static void spoil(const struct attempt *attempt)
 {
     learn(attempt);
@@ -96,7 +96,7 @@ static void spoil(const struct attempt *attempt)
     attempt->conn->lessons++;
 }
 
-/* The server refuses a command that every channel needs: closes the connection. */
+/* For a refused command that every channel needs: closes the connection. */
 static enum lock_result give_up(struct attempt *attempt, const char *command,
                                 const redisReply *error)
 {
@@ -130,7 +130,7 @@ static void free_replies(struct batch *batch)
         freeReplyObject(batch->replies[--batch->count]);
 }
 
-/* Begins a batch: a subscribed connection accepts nothing but UNSUBSCRIBE. */
+/* Begins a batch with UNSUBSCRIBE: a subscribed connection accepts nothing else. */
 static void leave(struct batch *batch, const struct redis_listening *listening)
 {
     const char *names[CHANNELS_MOST];
@@ -146,7 +146,7 @@ static void enter(struct batch *batch)
         add(batch, redis_words("SUBSCRIBE", batch->enter[i]));
 }
 
-/* True if these replies, to all that enter() added, say so. */
+/* True if the replies to the commands of enter() confirm all subscriptions. */
 static bool has_entered(const struct batch *batch, redisReply *const *replies)
 {
     bool good = true;
@@ -155,7 +155,8 @@ static bool has_entered(const struct batch *batch, redisReply *const *replies)
     return good;
 }
 
-/* Sends the batch, and reads the first replies. After LOCK_OK the caller frees all of them. */
+/* Sends the batch, and checks the replies to the commands of leave(). After LOCK_OK the caller
+ * frees all replies. */
 static enum lock_result exchange(struct attempt *attempt, struct batch *batch, struct bound bound)
 {
     struct redis_listening *listening = &attempt->conn->listening;
@@ -176,8 +177,8 @@ static enum lock_result exchange(struct attempt *attempt, struct batch *batch, s
     return result;
 }
 
-/* Touches are reported to the connection with this id. Stays subscribed: a waiter that does not
- * listen for a round trip would often be dropped as dead. */
+/* Asks for the id of the connection, to which touches are then reported. Stays subscribed: a waiter
+ * that stopped listening for a round trip would often be dropped as dead. */
 static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 {
     struct batch batch;
@@ -205,10 +206,10 @@ static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
     return result;
 }
 
-/* CLIENT CACHING and ASKING apply only to the next command, so only one of them can be sent: ASKING,
- * because an unneeded report of a touch does no harm. A script whose touches do not matter is not
- * tracked, because the server remembers each reader of a key until the key changes, and a key does
- * not change again after the release of its lock. */
+/* CLIENT CACHING and ASKING apply only to the next command, so only one of them can be sent. ASKING
+ * goes first, because an unneeded report of a touch does no harm. A script whose touches do not
+ * matter is not tracked, because the server remembers each reader of a key until the key changes,
+ * and a key does not change again after the release of its lock. */
 static void fill(struct batch *batch, const struct attempt *attempt,
                  const struct redis_command *script)
 {
@@ -251,7 +252,7 @@ static enum lock_result read_transaction(struct attempt *attempt, const struct b
 {
     redisReply *const *queued = &batch->replies[batch->script];
     const redisReply *begin = queued[-1], *exec = batch->replies[batch->count - 1];
-    /* The server has run the script and each SUBSCRIBE by themselves. */
+    /* Without a transaction, the server has run the script and each SUBSCRIBE one by one. */
     if (is_error(begin)) {
         attempt->pass |= !has_run(queued[0]);
         return give_up(attempt, "MULTI", begin);
@@ -298,8 +299,8 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
     if (result != LOCK_OK)
         return result;
     result = read_batch(attempt, &batch);
-    /* If the server refuses ASKING, it answers the script with a redirection, and the call would go
-     * back and forth. The error of ASKING says why the call fails. */
+    /* If the server refuses ASKING, it answers the script with a redirection, and the call would be
+     * sent back and forth. The error of ASKING says why the call fails. */
     if (is_error(attempt->reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
         freeReplyObject(attempt->reply);
         attempt->reply = take_over(&batch.replies[batch.asking]);

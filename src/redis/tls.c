@@ -1,7 +1,7 @@
-/* The bytes of a session go through a BIO of our own, which sends with MSG_NOSIGNAL. OpenSSL's BIO
- * for sockets uses write(2): if the server has gone, SIGPIPE, whose disposition is the caller's,
- * would end an action. (A pair of memory BIOs would also do, but with one more copy and a second
- * place in which bytes wait unseen by poll(2).)
+/* The bytes of a session go through our own BIO, which sends with MSG_NOSIGNAL. OpenSSL's BIO for
+ * sockets uses write(2): if the server has gone, SIGPIPE, whose disposition is the caller's, would
+ * end an action. (A pair of memory BIOs would also do, but with one more copy and a second place in
+ * which bytes wait unseen by poll(2).)
  *
  * A context and its sessions belong to one thread at a time: the thread that has the connection
  * (run/watch.c). The command's process only executes a program. The guard of --attach is a fork
@@ -34,15 +34,15 @@ struct redis_tls {
     SSL_CTX *context;
     BIO_METHOD *method;
     struct redis_settings settings;
-    struct versions read; /* of the files that the context was made from */
-    bool was_refused;     /* a certificate was, after the files were read */
+    struct versions read; /* of the files used for the context */
+    bool was_refused;     /* a certificate was refused after the files were read */
 };
 
 struct redis_tls_session {
     SSL *ssl;
     struct redis_tls *tls;
     int fd;
-    size_t vain;         /* bytes received since the last byte that was passed on */
+    size_t vain;         /* bytes received since the caller last got any */
     int error;           /* errno of the socket; 0: none, or its end */
     short events;        /* the events to wait for after the last EAGAIN */
     unsigned long fault; /* OpenSSL's error code; 0: none */
@@ -63,9 +63,9 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
     return (int)length;
 }
 
-/* OpenSSL handles some messages in a loop of its own, which no deadline ends, and a peer may send
- * them for ever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So
- * their bytes are limited, with room for a chain of certificates, which may have 100 KB
+/* OpenSSL handles some messages in its own loop, which no deadline ends, and a peer may send them
+ * forever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So their
+ * bytes are limited, with room for a chain of certificates, which may have 100 KB
  * (SSL_CTX_set_max_cert_list(3)), and a record of 16 KB. */
 enum { VAIN_MOST_BYTES = 1 << 18 };
 
@@ -149,7 +149,7 @@ static void load_issuers_of_host(SSL_CTX *context)
     bool found = false;
     for (size_t i = 0; i < sizeof bundles / sizeof *bundles && !told && !found; i++)
         found = openssl()->SSL_CTX_load_verify_file(context, bundles[i]) == 1;
-    openssl()->ERR_clear_error(); /* of the files that are not there */
+    openssl()->ERR_clear_error(); /* from the files that do not exist */
     if (found)
         return;
 #endif
@@ -347,7 +347,7 @@ bool redis_tls_renew(struct redis_tls *tls)
         return false;
     }
 
-    openssl()->SSL_CTX_free(tls->context); /* sessions have references of their own */
+    openssl()->SSL_CTX_free(tls->context); /* sessions have their own references */
     *tls = next;
     return true;
 }

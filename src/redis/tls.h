@@ -34,7 +34,7 @@ bool redis_tls_renew(struct redis_tls *tls);
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd,
                                  const char *host, struct errmsg *why);
 
-/* Continues the handshake as far as possible without waiting. 1: it is done. Otherwise as
+/* Continues the handshake as far as possible without waiting. 1: it is done. Otherwise the same as
  * redis_tls_receive(). */
 int redis_tls_handshake(struct redis_tls_session *session);
 
@@ -42,7 +42,7 @@ int redis_tls_handshake(struct redis_tls_session *session);
  * open. NULL is fine. */
 void redis_tls_end(struct redis_tls_session *session);
 
-/* As recv(2) and send(2) with MSG_NOSIGNAL. After EAGAIN, redis_tls_events() has the events for
+/* Like recv(2) and send(2) with MSG_NOSIGNAL. After EAGAIN, redis_tls_events() has the events for
  * poll(2); after EPROTO, redis_tls_error() explains the failure. */
 ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t size);
 ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size);

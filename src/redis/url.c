@@ -185,7 +185,7 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
         return refuse(why, "the path of the Unix socket must begin with a slash");
-    if (strstr(rest, "://") != NULL) /* perhaps with a login, which must not get into `shown` */
+    if (strstr(rest, "://") != NULL) /* it may contain a login, which must not get into `shown` */
         return refuse(why,
                       "the path of the Unix socket contains another URL; separate URLs by blanks");
 
@@ -341,7 +341,7 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
         return LOCK_OK;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path ||
         access(path, F_OK) != 0)
-        return LOCK_OK; /* the service has others */
+        return LOCK_OK; /* the service has only other credentials */
     url->password_from = "the credential dlock.password";
     return read_password(url, path, why);
 }

@@ -106,10 +106,10 @@ bool acquisition_is_for_us(const struct acquisition *lock)
     return pid == getpid() || pid == getppid();
 }
 
-/* If one of our own takes arrived too late and its release was lost, that take keeps us out until
- * its lease ends. It is then a holder to wait for, not a lock that this process runs under: under
- * such a lock, the store would not have granted the take. The time of a take does not tell the two
- * apart, because clocks may be set. */
+/* True if the holder is an ancestor, under whose lock this process runs. A take of our own that
+ * arrived too late, and whose release was lost, is not: it keeps us out until its lease ends, so it
+ * is a holder to wait for. Had this process run under its lock, the store would not have granted
+ * that take. The time of a take does not tell the two apart, because clocks may be set. */
 static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
@@ -125,8 +125,8 @@ static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 }
 
 /* Looks for what a refusal does not show: a lock that is attached to one of our callers, or an
- * ancestor's share of the lock (a refusal names only one holder of a shared lock). Searches once,
- * because this reads a directory and asks the store. */
+ * ancestor's share of the lock (a refusal names only one holder of a shared lock). Searches
+ * only once, because this reads a directory and asks the store. */
 static void search_outer(struct acquisition *lock)
 {
     struct backend *backend = lock->backend;
@@ -235,7 +235,8 @@ static enum lock_result wait_for_holder(struct wait *wait)
 
 /* --- taking ---------------------------------------------------------------- */
 
-/* Releases, without its hold, a lock under which nothing was done; tries for `limit` at most. */
+/* Releases a lock under which nothing was done, without regard to --hold-at-least; tries for
+ * `limit` at most. */
 static enum lock_result give_up(struct backend *backend, struct lease *lease, struct duration limit)
 {
     struct errmsg ignored;
@@ -266,7 +267,7 @@ static void abandon(struct wait *wait, enum lock_result result)
 }
 
 /* Requests the lock once. If the answer took so long that the lease is almost over, releases the
- * lock; the next take then needs an id of its own. */
+ * lock; the next take then needs a new id. */
 static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
 {
     struct wait *wait = data;
@@ -322,7 +323,7 @@ static enum lock_result wait_in_store(struct wait *wait)
     return result;
 }
 
-/* --- the whole ------------------------------------------------------------- */
+/* --- all together ---------------------------------------------------------- */
 
 /* Why the lock could not be acquired. Returns text. */
 static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
@@ -439,8 +440,9 @@ bool acquisition_take(struct acquisition *lock, int *status)
         .start = deadline_now(),
     };
 
-    /* Under an ancestor's share, the store would grant another share, so dlock searches first. An
-     * exclusive request would be refused, and dlock searches then: the refusal names any holder. */
+    /* If an ancestor shares the lock, the store would grant another share, so dlock searches first.
+     * An exclusive request would be refused, and dlock searches then, because the refusal may name
+     * any of the holders. */
     if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
         search_outer(lock);
     if (lock->outer == OUTER_CONFLICTS)

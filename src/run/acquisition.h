@@ -45,7 +45,7 @@ struct acquisition {
     struct duration waited;
     enum outer_lock outer;
     struct pids ancestors; /* of the process that the lock is for, listed at the first refusal */
-    bool searched;         /* the search for shares of ancestors and for attached locks was made */
+    bool searched;         /* dlock has searched for shares of ancestors and for attached locks */
     bool gave_back; /* dlock released a take that came too late; the take may still be in force */
     int ended_by;   /* the signal that ended the wait; 0: none */
     struct progress view;

@@ -227,8 +227,8 @@ static bool tell_dlock(const struct guard *guard, const char *text)
     return written == (ssize_t)length;
 }
 
-/* The guard sends no messages to the script's service manager. Its stderr may be another one
- * by now, so messages_open() checks it again. */
+/* The guard sends no messages to the script's service manager. Its stderr may have changed, so
+ * messages_open() checks it again. */
 static void adjust_messages(struct messages *out)
 {
     fd_close(&out->notify.fd);

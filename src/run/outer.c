@@ -98,8 +98,8 @@ bool held_next(const char **at, struct held *held)
     return true;
 }
 
-/* Goes on to the next ancestor that is a dlock. That may be another build (dlock-...), or run
- * under another name if this process does so too. */
+/* Moves on to the next ancestor that is a dlock, recognized by the name of its program: this
+ * process's own, or any that begins with "dlock", such as another build. */
 static bool next_dlock(struct proc_ancestry *at, const struct proc_stat *self)
 {
     while (proc_next_ancestor(at))

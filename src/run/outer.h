@@ -53,8 +53,8 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
 
 /* Asks the store about a line of DLOCK_HELD. LOCK_OK: this key is held by the take that the line
  * names, and *lease is what the store reports about it; if the backend has one lock only, its key
- * may differ. LOCK_GONE: the line is about another lock. Otherwise as backend->check(): an entry
- * that has ended, or belongs to another server, does not count. */
+ * may differ. LOCK_GONE: the line is about another lock. Otherwise the results of backend->check():
+ * an entry that has ended, or belongs to another server, does not count. */
 enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
                              struct lease *lease, struct bound bound, struct errmsg *why);
 

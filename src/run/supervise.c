@@ -22,8 +22,8 @@
  * Orders of the ends:
  *
  *   the worker ends first -> the loop ends, whatever the worker has left behind.
- *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the
- *       loop ends when none of them is left, or when killing them makes no sense any more.
+ *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the loop
+ *       ends when none of them is left, or when killing them no longer makes sense.
  *   both end at once, or dlock and the worker were frozen -> expiry_judge() sees by the boot
  *       clock that the worker ended too late, and reports that.
  *   the lock is released with its own token -> a command runs on without the lock, and dlock
@@ -31,8 +31,8 @@
  *   the guard of --tree is killed -> the kernel kills the command, whose descendants become
  *       dlock's, and dlock kills them.
  *
- * The release comes first. When the command has ended, others wait for the lock, and nobody waits
- * for the watch thread and the guard beside the command to end. Orders:
+ * The release comes first. When the command has ended, others wait for the lock, and must not wait
+ * until the watch thread and the guard beside the command have ended. Orders:
  *
  *   expiry_judge() has seen whether the lease lasted -> the guard is killed (before that, it
  *       would still kill what a killed dlock leaves) -> the release -> both are waited for.
@@ -43,15 +43,14 @@
  *   --tree -> the command counts as ended when its last descendant has; its guard, the parent,
  *       then has ended, too.
  *
- * The watch thread starts when the command has run for a moment. For a command that ends at
- * once, the watch would cost more than everything else: a thread, two round trips to Redis, or
- * an inotify descriptor. The first look of the watch finds whatever
- * happened before it started. Its descriptors are opened before the command is started: if
- * there are too few, nothing is run.
+ * The watch thread starts when the command has run for a moment. For a command that ends at once,
+ * the watch would cost more than everything else: a thread, two round trips to Redis, or an inotify
+ * descriptor. The first look of the watch finds whatever happened before it started. Its descriptors
+ * are opened before the command is started: if there are too few, nothing is run.
  *
- * The orphan guard is forked before the watch thread starts, while there is no other thread.
- * Either may fail to start if the user, or the container, may start no more processes for
- * now. The command runs on nevertheless:
+ * The orphan guard is forked before the watch thread starts, while there is no other thread. Either
+ * may fail to start if the user, or the container, cannot start any more processes for now. The
+ * command runs on nevertheless:
  *
  *   one fails to start -> dlock tries both again and again, the guard first.
  *   a check is due meanwhile -> dlock warns, and this thread makes the check itself.
@@ -184,7 +183,7 @@ static void say_started(const struct supervised_command *run)
         sd_notify_send(&out->notify, "READY=1");
 }
 
-/* Does not look into /proc unless the report is wanted. */
+/* Looks into /proc only if the report is wanted. */
 static void report_start(struct supervised_command *run)
 {
     const struct messages *out = run->command.out;

@@ -46,8 +46,8 @@
  *      ASLEEP to BUSY fails, and it ends without touching anything.
  *   2. The thread has published a state, such as a new deadline, and sleeps -> TAKEN -> the main
  *      thread reads that state, even if it has not read news_fd yet.
- *   3. A notification has come, and the thread has not swapped yet -> TAKEN -> nobody reads the
- *      notification. The compare-and-delete of the release decides, and a loss counts.
+ *   3. A notification has come, and the thread has not swapped yet -> TAKEN -> no thread reads the
+ *     notification. The compare-and-delete of the release decides, and a loss counts.
  *   4. The thread has swapped -> it is BUSY -> the main thread writes quit_fd, which ends every
  *      wait of the thread, joins it, and reads the last state: a loss that the last look has
  *      found counts.
@@ -128,8 +128,8 @@ static void tell(int fd)
         continue;
 }
 
-/* Sets *note to what is new for -v: once that the store cannot notify dlock, and each change in
- * the state of the lock. If both are new, the second one follows after the next look. */
+/* Sets *note to what is new for -v: once that the store cannot notify dlock, and every change in
+ * the state of the lock. If both are new, the change follows after the next look. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot,
@@ -274,7 +274,7 @@ static struct deadline look(struct watch *watch, struct duration most)
 
     if (last)
         until = watch_last_answer(watch->lease.deadline, grace_of(watch));
-    if (last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
+    if (last && deadline_passed(until)) /* with --on-expire=warn the looks continue */
         until = watch->lease.deadline;
     enum lock_result result =
         ask(watch, last, bound_within((struct bound){until, watch->quit_fd}, most), &why);

@@ -35,8 +35,8 @@ bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to);
 enum watch_verdict {
     WATCH_HELD,     /* as far as is known, we hold the lock until the deadline */
     WATCH_ENDING,   /* by the last look before the end, the lease was not extended */
-    WATCH_LOST,     /* the store reports that the lock is not ours any more */
-    WATCH_RELEASED, /* the lock was released with its token, i.e. by the command itself */
+    WATCH_LOST,     /* the store reports that the lock is no longer ours */
+    WATCH_RELEASED, /* the lock was released with its token: as a rule by the command itself */
 };
 
 struct watch_state {
@@ -44,10 +44,9 @@ struct watch_state {
     struct deadline deadline; /* of the lease, even if it was changed from outside */
     struct duration set;      /* what the lease was last set to */
     int64_t end_ms;           /* and its end then, on the store's clock */
-    struct errmsg
-        why; /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING if the store could not be asked */
-    struct errmsg note; /* the last message for -v */
-    int notes;          /* how many there were */
+    struct errmsg why;        /* of WATCH_LOST, WATCH_RELEASED; of WATCH_ENDING without an answer */
+    struct errmsg note;       /* the last message for -v */
+    int notes;                /* how many there were */
 };
 
 /* Which thread has the backend. */
@@ -60,9 +59,8 @@ enum watch_owner {
 struct watch {
     /* Set by the caller: */
     struct backend *backend;
-    struct lease lease; /* the thread's own copy */
-    struct duration
-        grace; /* the last look is this long before the deadline; negative: lease_grace() */
+    struct lease lease;    /* the thread's own copy */
+    struct duration grace; /* from the last look to the deadline; negative: lease_grace() */
     const struct watchdog *heartbeat; /* read before the last look; its fd -1: none */
     const struct notify *notify;      /* receives the messages of the heartbeat's socket */
     /* run/watch.c's own: */
@@ -71,12 +69,11 @@ struct watch {
     int quit_fd;              /* to the watch thread: leave */
     atomic_bool quit;         /* the same, for code that cannot wait for it */
     int beat_fd;              /* to the watch thread: the command makes progress */
-    int store_fd;             /* the thread's own copy of the descriptor of the backend's news */
+    int store_fd;             /* the thread's own copy of the backend's descriptor for news */
     bool beat;                /* the thread's own: it has not acted on a heartbeat yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
     bool said_cannot;         /* the thread's own: it said that the store cannot notify us */
-    struct errmsg
-        stands; /* the thread's own: the store's note as last reported; "": nothing is wrong */
+    struct errmsg stands;     /* the thread's own: the note that it reported last; "": none */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;

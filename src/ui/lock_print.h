@@ -18,8 +18,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
 const char *lock_owner_format(const struct lock_owner *owner, const struct typical *typical,
                               char text[LOCK_TEXT_SIZE]);
 
-/* Prints the state of the lock to stdout in some lines. Logs should not contain a token, because it
- * can release the lock. */
+/* Prints the state of the lock to stdout, in several lines. Logs should not contain a token,
+ * because it can release the lock. */
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens);
 
 /* Prints the state as one line of JSON to stdout. */

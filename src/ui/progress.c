@@ -14,14 +14,14 @@
 
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
-/* ECMA-48's EL and ED, from the cursor on. DEC's DECAWM off, because otherwise a character that is
- * wider on the terminal than the C library reports would start a second line. */
+/* ECMA-48's EL and ED erase from the cursor on. DEC's DECAWM is off, because otherwise a character
+ * that is wider on the terminal than the C library reports would start a second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
 #define WRAP_ON "\033[?7h"
 
-/* True if dlock may write to the terminal: it is no background job. */
+/* True if dlock may write to the terminal because it is not a background job. */
 static bool is_ours(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
@@ -160,7 +160,7 @@ static void note_end(struct progress *view)
     view->until_ms = until_ms;
 }
 
-/* A holder that released the lock and ended after the store's answer looks like a holder that died
+/* A holder that released the lock and ended right after the store's answer looks like one that died
  * with the lock. Only the next answer shows the difference. */
 static void note_death(struct progress *view, bool same_one)
 {
@@ -177,7 +177,8 @@ static void note_holder(struct progress *view, const struct holder *holder)
 {
     bool same = looks_the_same(&view->holder, holder),
          same_one = same_process(&view->holder, holder);
-    /* Nothing to do if the store has not answered again: in a new answer, less time is left. */
+    /* Nothing to do if the store has not answered again: a new answer would report less time
+     * left. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns &&
         view->holder.pause.left.ns == holder->pause.left.ns)
         return;
@@ -221,7 +222,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     view->next_look = next_interval(view, line_interval);
     if (room < 1 || !is_ours())
         return;
-    if (!view->line.ready) /* not earlier: this takes longer than the rest of the start */
+    if (!view->line.ready) /* not earlier: this takes longer than everything before it */
         (void)setlocale(LC_CTYPE, "");
     view->line.ready = true;
     describe(view, why, view->lock->name, HOLDER_BAR, &text);

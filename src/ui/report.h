@@ -42,7 +42,7 @@ int fail_result(const struct messages *out, enum lock_result result, const struc
  * that and returns STATUS_CANT_CREATE. */
 int flushed(const struct messages *out, int status);
 
-/* Like fail(), if the message for people was printed already. */
+/* Like fail(), but the message for people has already been printed. */
 void fail_json(const struct messages *out, enum failure failure, const char *text);
 
 /* --- --report=FILE: one line of JSON about each run, appended in one write(2), so that many may

@@ -27,7 +27,7 @@ char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE])
     return text;
 }
 
-/* --- the present run ------------------------------------------------------ */
+/* --- the current run ------------------------------------------------------ */
 
 struct estimate holder_estimate(const struct holder *holder, const struct typical *typical)
 {

@@ -12,7 +12,7 @@ enum { TABLE_COLUMNS_MOST = 6, TABLE_GAP = 2 };
 struct table {
     const char *titles[TABLE_COLUMNS_MOST]; /* NULL after the last one */
     int shrinks; /* the column that, like the last one, is cut if the table is too wide */
-    int least;   /* how many columns of the terminal these two share at least */
+    int least;   /* the least width, in columns, that these two share */
     char **cells;
     size_t count, room;
 };

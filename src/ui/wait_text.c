@@ -33,8 +33,8 @@ const char *holder_format(const struct holder *holder, const char *life,
     return text;
 }
 
-/* The time is from the holder's clock: a time that is in the future here would only confuse. A record
- * that could not be read to its end may have left a time, too. */
+/* The time is by the holder's clock: if it is in the future here, showing it would only confuse. A
+ * record that could be read only in part may also have set it. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char time[40] = "";

@@ -169,7 +169,7 @@ enum duration_error {
  * Digits below a nanosecond are cut. *out is set only on DURATION_OK. */
 enum duration_error duration_parse(const char *text, struct duration *out);
 
-/* The fault and the valid form, for a message. */
+/* What is wrong, and the valid form, for a message. */
 const char *duration_error_text(enum duration_error error);
 
 /* Writes d as duration_parse() reads it, in the shortest form: "1h30m", "1.5s", "250ms"; "infinity"

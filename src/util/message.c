@@ -74,7 +74,7 @@ static bool open_socket(struct notify *notify, int type)
     return notify->fd >= 0;
 }
 
-/* As in sd_notify(3): if no type is named, skips the types that the hypervisor does not support. */
+/* Like sd_notify(3): if no type is named, skips the types that the hypervisor does not support. */
 static void open_vsock(struct notify *notify, const char *name)
 {
     int type = vsock_address(notify, name);

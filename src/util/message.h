@@ -68,7 +68,7 @@ void messages_open(struct messages *out);
 enum message_kind {
     MESSAGE_ERROR,    /* a failure that ends dlock or stops the command: always printed */
     MESSAGE_WARNING,  /* something that the user should know and can change: not with -q */
-    MESSAGE_NOTICE,   /* an event that is worth a line but is not a fault: not with -q */
+    MESSAGE_NOTICE,   /* an event that is worth a line but is not a problem: not with -q */
     MESSAGE_CONFLICT, /* the lock could not be acquired at once: only with -v, on a terminal or in
                        * CI, because a crontab on thirty hosts must not send twenty-nine mails */
     MESSAGE_VERBOSE,  /* what happens during a run: with -v */

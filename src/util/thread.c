@@ -12,7 +12,7 @@ int thread_start(pthread_t *thread, void *(*run)(void *), void *data)
     int error = pthread_attr_init(&attributes);
     if (error != 0)
         return error;
-#ifdef M_ARENA_MAX /* Without this, glibc gives each thread a heap of its own. */
+#ifdef M_ARENA_MAX /* Without this, glibc gives each thread its own heap. */
     (void)mallopt(M_ARENA_MAX, 1);
 #endif
     sigfillset(&all);
