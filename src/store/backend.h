@@ -61,8 +61,8 @@ struct backend {
      * store decides in the same step as the take. Otherwise *why is set: LOCK_UNAVAILABLE,
      * LOCK_REFUSED, LOCK_INVALID (every call returns this if the lock has a newer format,
      * lock/format.h), LOCK_CANT_CREATE, LOCK_CANCELLED, LOCK_SYSTEM. After LOCK_UNAVAILABLE the
-     * caller may repeat the same request. If the previous call acquired the lock without learning
-     * it, the repeated request returns that lease. */
+     * caller may repeat the same request. If the previous call acquired the lock and only its
+     * answer was lost, the repeated request returns that lease. */
     enum lock_result (*take)(struct backend *, const struct lock_request *, struct lease *,
                              struct holder *, struct bound, struct errmsg *);
 
@@ -92,8 +92,8 @@ struct backend {
     /* Compare-and-delete: a lock that another owner holds is never touched. If the hold ends in the
      * future, the lock stays until then, and other processes find it held. For a lock that another
      * process acquired, the hold is the one that that process requested. After LOCK_UNAVAILABLE the
-     * caller may repeat release(); if the previous call removed the lock without learning it,
-     * nothing more is removed.
+     * caller may repeat release(); if the previous call removed the lock and only its answer was
+     * lost, nothing more is removed.
      *
      * lease->end is recorded as the end of the run, only once even if release() is repeated. If the
      * lock is released but the end could not be written, `warning` says why. Same results as

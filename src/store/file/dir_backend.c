@@ -43,7 +43,7 @@
  *     again. It drops its ticket in the old file only once it has its place in the new one -> this
  *     wakes the next waiter, which comes after the head in the new file, too.
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
- *     notified, or finds out at its next look -> it makes the directory again, or opens the one
+ *     notified, or finds out at its next look -> it creates the directory again, or opens the one
  *     that is now at the path, and with it the table there.
  *   W gives up -> in the section W removes the file, if the lock has no holder and no other waiter.
  *     If A is still in the section, A sees W's ticket and keeps the file -> W then finds no holder.
@@ -249,9 +249,9 @@ static enum lock_result confirm(const struct take *take, int place)
 }
 
 /* True if the flock(2) that refuses us belongs only to holders that have not noticed their release;
- * otherwise flock(1) may have locked the file as well. The kernel omits a lock from a reading if
- * other locks are released meanwhile, up to one reading in 25, so several readings must agree. It
- * always omits locks whose process cannot be seen, or has ended, in a container. */
+ * otherwise flock(1) may have locked the file as well. If other locks are released meanwhile, the
+ * kernel may omit a lock from a reading (up to one reading in 25), so several readings must agree.
+ * In a container, the kernel always omits locks whose process cannot be seen, or has ended. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64, READINGS = 5 };

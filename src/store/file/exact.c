@@ -4,7 +4,7 @@
  * the lock.
  *
  * Orders of events:
- *   The path leads to another file during the wait -> the thread goes on waiting, and may or may
+ *   The path leads to another file during the wait -> the thread continues to wait, and may or may
  *     not lock the old file -> each attempt looks at the path, and starts again with the new file.
  *   The wait times out just as the kernel grants the lock -> we hold the lock: once the thread has
  *     ended, dlock asks it whether it got the lock. Until then, while we look for the holder that
@@ -178,8 +178,8 @@ static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_m
 static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) locks directories, too. Besides, in a sticky directory another user's file can only
-     * be opened without O_CREAT (fs.protected_regular). */
+    /* flock(1) locks directories, too. And in a sticky directory another user's file can only be
+     * opened without O_CREAT (fs.protected_regular). */
     if (file->fd < 0 && (errno == EISDIR || errno == EACCES)) {
         int error = errno;
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

@@ -42,7 +42,7 @@ struct record {
     struct deadline expires;  /* on the boot clock of holder.boot_id */
     struct deadline hold;     /* likewise: keeps others out until then, with or without a process */
     struct duration remember; /* how long the run is remembered; 0: not, or already recorded */
-    struct duration once_per; /* as requested: how long a success of the run is needed */
+    struct duration once_per; /* as requested: how long once_per needs the success of this run */
     struct holder holder;     /* kept: the lock was released, and only `hold` counts */
 };
 
@@ -281,9 +281,9 @@ bool survey_admits(const struct survey *survey, const struct lock_request *reque
 void survey_holder(const struct survey *survey, const struct lock_request *request,
                    struct holder *holder);
 
-/* The waiters for a lock, in order of arrival. Each has a ticket: a number, higher than those of
- * all waiters present, that determines which bytes of the lock file the waiter has locked. The
- * lowest number is the head's.
+/* The waiters for a lock, in order of arrival. Each has a ticket: a number, higher than that of any
+ * waiter present, that determines which bytes of the lock file the waiter has locked. The lowest
+ * number is the head's.
  *
  * The head has two seconds to act. An integer in the memory, the word, describes this turn; each
  * process that sees a change updates it. A head that has lost its turn joins the end of the queue
@@ -309,8 +309,8 @@ uint64_t turn_word(int64_t number, bool room, uint32_t ms);
 /* The lowest number that has not lost its turn. */
 int64_t turn_floor(const struct turn *known);
 
-/* How long a turn lasts: the head's (place 0), or that of the waiter at `place` after the head,
- * unless it has marked the turn. Each waiter looks more often than that. */
+/* How long a turn lasts, for the head (place 0) or the waiter at `place` after it, which loses the
+ * turn only if it has not marked it. Each waiter looks more often than that. */
 enum { TURNS = 2 };
 struct duration turn_length(int place);
 
@@ -343,7 +343,7 @@ enum turn_step turn_step(const struct turn *known, const struct waiter_seen *see
  * locks share, and for once_per. */
 enum { MEMORY_ENTRIES = 1024, RELEASES_KEPT = 6 };
 
-/* Zero means "not yet" in every field, so that a file of zeros is an empty table. */
+/* In every field, zero means "not yet", so that a file of zeros is an empty table. */
 struct memory_entry {
     _Atomic uint64_t key; /* the hash of the lock's key; 0: a free place */
     _Atomic int64_t used; /* wall clock, ms */
@@ -370,7 +370,7 @@ struct run_slot {
                      * NUL; "": not kept, or unknown */
 };
 
-/* The history of an entry's lock: a page of its own. */
+/* The history of an entry's lock, in its own page. */
 struct history_slot {
     _Atomic uint64_t sum; /* checksum of the text and the hash of the lock's key; 0: unused */
     char text[4096 - sizeof(uint64_t)]; /* has room for a history */
@@ -402,7 +402,8 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
 
 /* The entry of this key; `make` creates it if necessary. If there is no entry or no room, or the
  * table is not open: an empty entry that no other process sees. The caller has just called
- * memory_open(), and must not keep the entry: using it after the file was cut short is a SIGBUS. */
+ * memory_open(), and must not keep the entry: using it after the file was cut short raises
+ * SIGBUS. */
 struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make);
 
 /* The slot with the runs of the entry's lock, and the history beside it; `make` allocates each if
@@ -433,8 +434,9 @@ void entry_released(struct memory_entry *entry, const char *token, const char *t
 void entry_mark_forced(struct memory_entry *entry, const char *token, const char *take_id,
                        const char *by);
 
-/* True if this take (any take with this token if its id is "") was released. With `by`: true if it
- * was taken away by force; `by` is then who last took this lock away. */
+/* True if this take was released (if its id is "": any take with this token). With `by` not
+ * NULL: true if it was taken away by force; `by` is then set to the user who last did that to
+ * this lock. */
 bool entry_has_ended(const struct memory_entry *entry, const char *token, const char *take_id,
                      char by[FORCER_SIZE]);
 
@@ -497,8 +499,8 @@ const char *store_boot_id(struct store *store);
 /* The lock's entry in the memory; `make` begins an entry if there is none. Never NULL. */
 struct memory_entry *store_entry(struct store *store, const char *key, bool make);
 
-/* Opens a lock's file, to look at it, or to change or make it: then we are in its section. Results
- * of lock_file_open() and lock_file_enter(). Whatever the result, the file may be open. */
+/* Opens a lock's file: to look at it, or to change or create it, which also enters its section.
+ * Results of lock_file_open() and lock_file_enter(). Whatever the result, the file may be open. */
 enum lock_result store_open_file(struct store *store, struct lock_file *file, const char *key,
                                  enum lock_file_use use, struct bound bound, struct errmsg *why);
 
@@ -522,8 +524,8 @@ bool store_survey_one(struct store *store, const struct lock_file *file, int own
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
 /* Iterates over the other default directories that exist and may be used, starting from
- * LOCK_DIR_BEFORE_ALL: /run/lock may have come or gone while locks were held there. There are none
- * if the user gave the directory. False after the last. */
+ * LOCK_DIR_BEFORE_ALL: /run/lock may have appeared or disappeared while locks were held there.
+ * There are none if the user gave the directory. False after the last. */
 #define LOCK_DIR_BEFORE_ALL ((struct lock_dir){.fd = -1, .place = (enum lock_dir_place) - 1})
 bool store_next_other(const struct store *store, struct lock_dir *other);
 
@@ -599,8 +601,9 @@ struct waiter {
     struct call call; /* what waiter_listen() returns next, apart from later events */
 };
 
-/* Called before a waiter with a ticket asks again, for the file that is now at the path, which the
- * memory's word is about: a waiter that has lost its turn joins the end of the queue. */
+/* Call this before a waiter with a ticket asks again. `file` is the file that is now at the
+ * path; the memory's word is about its queue. A waiter that has lost its turn joins the end of
+ * the queue. */
 void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                 const struct lock_request *request);
 
@@ -610,10 +613,10 @@ bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct mem
                  const struct lock_request *request, struct deadline ends);
 
 /* The request was refused only because its own owner token holds the lock: the waiter leaves the
- * queue, so that it blocks no other, and joins it later. */
+ * queue, so that it blocks no other waiter, and rejoins later. */
 void waiter_wait_aside(struct waiter *waiter, const struct lock_file *file, struct deadline ends);
 
-/* As listen() of struct backend. */
+/* Implements listen() of struct backend. */
 struct call waiter_listen(struct waiter *waiter);
 
 /* Stops waiting in this file. The ticket goes when the file is closed, or by queue_leave(). */
@@ -647,7 +650,7 @@ struct dir_backend {
     struct waiter waiter;
     int left_fd; /* the old file: waiters after us in it come after us in the new one; -1: none */
     struct run_record done; /* the last success, because of which once_per refuses */
-    struct survey survey;   /* of the call in progress: 9 kB are too much for a stack */
+    struct survey survey;   /* of the call in progress: with 9 kB, too large for a stack */
     bool reserved;          /* the request was refused only because others have waited longer */
     bool watched;           /* the waiter's news_fd reports events of the file that we hold */
 };
@@ -657,8 +660,8 @@ static inline struct dir_backend *dir_backend_of(struct backend *backend)
     return (struct dir_backend *)(void *)backend;
 }
 
-/* As in struct backend: for the file that we hold, or for a lease that another process acquired, by
- * its token. */
+/* Implement struct backend: for the file that we hold or, by its token, for a lease that another
+ * process acquired. */
 enum lock_result dir_check(struct backend *base, struct lease *lease, struct bound bound,
                            struct errmsg *why);
 enum lock_result dir_extend(struct backend *base, struct lease *lease, enum extend_how how,
@@ -669,8 +672,8 @@ enum lock_result dir_release(struct backend *base, const struct lease *lease, st
 /* Unlocks and closes the file that we hold or wait for. Its contents stay. */
 void dir_let_go(struct dir_backend *backend);
 
-/* As in struct backend, regardless of the holder. A look locks nothing. A list skips files that are
- * not dlock's lock files, or are another user's. */
+/* Implement struct backend, whoever holds the lock. A look locks nothing. A list skips files that
+ * are not dlock's lock files, or are another user's. */
 enum lock_result dir_look(struct backend *base, const char *key, struct lock_state *state,
                           struct bound bound, struct errmsg *why);
 enum lock_result dir_force_release(struct backend *base, const char *key, struct lock_state *was,

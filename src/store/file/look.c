@@ -114,8 +114,8 @@ static enum lock_result look_at(struct dir_backend *backend, const struct lock_f
 }
 
 /* Removes a file that an expired --hold-at-least or a killed holder has left, which would otherwise
- * stay for ever. An empty file is one that a process is just acquiring. The record of a detached
- * lease must stay: it tells --extend and --release what became of the lease. */
+ * stay forever. An empty file is one that a process is just acquiring. The record of a detached
+ * lease must stay: --extend and --release read there what became of the lease. */
 static void remove_left(struct dir_backend *backend, struct lock_file *file,
                         const struct lock_state *state)
 {
@@ -143,8 +143,7 @@ static enum lock_result look_here(struct dir_backend *backend, const char *key,
     return result;
 }
 
-/* A lock that is free here may be held in another default directory, because of which a take is
- * refused. */
+/* A lock that is free here may be held in another default directory, and then a take is refused. */
 static enum lock_result look_elsewhere(struct dir_backend *backend, struct lock_state *state,
                                        struct bound bound, struct errmsg *why)
 {
@@ -321,8 +320,8 @@ static NOT_INLINED bool key_in_record(struct store *store, const char *name,
     return found;
 }
 
-/* Finds the key that a file's name represents. If the key was too long for a name, it is only in
- * the file. A name that merely looks as if this were so is decoded like any other. */
+/* Finds the key that a file's name represents. If the key was too long for a name, only the file
+ * contains it. A name that merely looks like such a case is decoded like any other. */
 static bool key_of(struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ".lock";
@@ -421,7 +420,7 @@ static enum lock_result list_here(struct lister *lister, struct bound bound, str
     return result;
 }
 
-/* Lists the locks in the other default directories, because of which a take is refused. */
+/* Lists the locks in the other default directories, which can cause a take here to be refused. */
 static enum lock_result list_others(struct lister *lister, struct bound bound, struct errmsg *why)
 {
     const struct store *store = &lister->backend->store;

@@ -8,7 +8,7 @@
  *     out twice, and the later swap gets the higher one.
  *
  *   A and B begin an entry in one place -> the place belongs to the process that swaps its key in
- *     -> the other one finds its own key there, or goes on searching.
+ *     -> the other one finds its own key there, or continues to search.
  *
  *   A replaces the entry that B has just found -> B's counts go to the wrong lock or are lost, and
  *     waiters for B's lock may lose their order once. This is so rare, and so little harm, that
@@ -21,7 +21,7 @@
  *     further away.
  *
  *   A file is not a valid table -> dlock replaces it by a new one -> processes that have mapped the
- *     old one still count there. The fence goes on from the clock.
+ *     old one still count there. The next fence comes from the clock.
  *
  *   A and B are the first to write to one page of the run slots -> both allocate the page, which
  *     changes nothing the second time. The page is marked once it is allocated: a store into a hole
@@ -72,7 +72,7 @@ enum {
 };
 
 struct memory_map {
-    _Atomic uint64_t magic; /* 0: the file was just made */
+    _Atomic uint64_t magic; /* 0: the file was just created */
     _Atomic int64_t fence;
     _Atomic uint64_t allocated[PAGE_WORDS]; /* a bit for each page of runs, then of histories */
     uint64_t reserved[30 - PAGE_WORDS];
@@ -88,8 +88,8 @@ _Static_assert(sizeof(struct memory_entry) == 384 && sizeof(struct run_slot) == 
                    sizeof((struct history_slot *)0)->text >= HISTORY_SIZE,
                "the format of the table must not change unseen");
 
-/* "dltable" and, in the highest byte, the format in which the table was made (lock/format.h). The
- * table keeps that format, whatever version of dlock uses it. */
+/* "dltable" and, in the highest byte, the format in which the table was created (lock/format.h).
+ * The table keeps that format, whatever version of dlock uses it. */
 static const uint64_t magic = UINT64_C(0x00656C6261746C64);
 enum { FORMAT_SHIFT = 56 };
 
@@ -139,8 +139,8 @@ static struct memory_map *map_file(int fd, bool make)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Returns the format of the table; 0: the file is no table. With `make`, a file that was just made
- * becomes a table. */
+/* Returns the format of the table; 0: the file is no table. With `make`, a file that was just
+ * created becomes a table. */
 static int64_t format_of(struct memory_map *map, bool make)
 {
     uint64_t found = 0;

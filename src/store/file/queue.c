@@ -31,7 +31,7 @@
  *   H and the waiters right after it are frozen, and several after them are alive -> each of these
  *     has looked, and marked the turn, before the turn ended -> all of these wake at its end -> the
  *     first waiter with a mark acts, or the first to look makes it that waiter's turn.
- *   A waiter is frozen after it has marked the turn -> it gets a turn of its own.
+ *   A waiter is frozen after it has marked the turn -> it gets its own turn.
  *   The turn ends just as a live waiter is about to mark it -> that waiter has lost its place, like
  *     H.
  *   O is woken because B, the waiter before it, has left, and others are still before B -> from

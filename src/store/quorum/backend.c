@@ -67,8 +67,8 @@ static struct duration judge_slow(const struct quorum *quorum)
 }
 
 /* Returns on how many servers the owner has the lock. Also fills in what a single server may not
- * know. The fence: one server may only have a lower fence that it gave at the take, or a higher one
- * that it knew before it joined. The TTL: it is shorter on a server that joined later. */
+ * know. One server may only have a lower fence that it gave at the take, or a higher one that it
+ * knew before it joined. The TTL is shorter on a server that joined later. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -103,9 +103,9 @@ static bool has_owner(const struct quorum *quorum, int least)
     return false;
 }
 
-/* *least is on how many servers an owner must have the lock to be shown. Lowers *least if no owner
- * has so many, but the lock is not free either. LOCK_UNAVAILABLE: an owner may also have the lock
- * on servers that do not answer, so the lock must not pass for free. */
+/* An owner is shown if it has the lock on at least *least servers. Lowers *least if no owner has so
+ * many, but the lock is not free either. LOCK_UNAVAILABLE: an owner may also have the lock on
+ * servers that do not answer, so the lock must not pass for free. */
 static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
                                      struct errmsg *why)
 {

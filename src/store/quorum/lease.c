@@ -26,17 +26,17 @@
  *   Several clients ask at once, and each gets a part -> all release -> each asks again after a
  *     random time, which is longer for each split in a row. No order of arrival is kept: the
  *     servers' queues would have different ones, and the first waiter on one server could block the
- *     first on two others for ever.
+ *     first on two others forever.
  *   Some servers have not answered when a client has a part: they may complete its majority, or be
  *     down -> they get as long again as the others took, and longer for each split in a row, so
- *     that a hanging server does not hold up all contenders, and a distant one is still heard; at
+ *     that a hanging server does not hold up all contenders, and a distant one can still answer; at
  *     least a second if the request asks only once.
  *   A minority is down -> it counts as not granted. A majority is down -> the lock is released
  *     wherever it was granted, and an outage is reported.
  *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
  *     so -> the take is "owed": it is released at once, before the next take on that server, or
- *     when the wait is given up. Each take has an id of its own, so that an old take that arrives
- *     late never passes for the next one.
+ *     when the wait is given up. Each take has its own id, so that an old take that arrives late
+ *     never passes for the next one.
  *   The caller is cancelled -> all takes are owed -> the caller's release() settles them.
  *
  * While the lock is held:
@@ -138,10 +138,10 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
     return result;
 }
 
-/* Recognizes an own take that holds the lock on a server by its take id, because this process may
- * also hold the lock from before (with --attach, or because dlock has executed another dlock).
- * Either an earlier take came late: it must not pass for an ancestor that holds the lock. Or this
- * server is asked under another name as well. */
+/* A take id shows whether this process holds the lock on that server by a take of this backend: it
+ * may also hold the lock from before (with --attach, or because dlock has executed another dlock).
+ * If an earlier take arrived late, it must not pass for an ancestor that holds the lock. If it is the
+ * current take, the server is also asked under another name. */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -218,8 +218,8 @@ static enum lock_result ask_check(struct quorum_member *member, void *about, str
     return result;
 }
 
-/* What the client proposes: the time of half a second ago. A server accepts the time of its last
- * second (next_fence() in take.lua), so either clock may be half a second ahead. */
+/* The fence that the client proposes: the time half a second ago. A server accepts the time of its
+ * last second (next_fence() in take.lua), so either clock may be half a second ahead. */
 static int64_t proposed_fence(void)
 {
     return wall_now_us() - DURATION_MS(500).ns / NS_PER_US;
@@ -376,7 +376,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
     if (result == LOCK_OK) {
         lease_begin(lease, &quorum->request, before, lease->fence);
-        FOR_MEMBERS (member, quorum) /* no longer than the lease that counts from the beginning */
+        FOR_MEMBERS (member, quorum) /* no lease ends after the one counted from the start */
             lease_cut(&member->lease, lease->deadline);
         lease->deadline = quorum_deadline(quorum);
         return LOCK_OK;
@@ -393,8 +393,8 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* Makes a server without the lock take it as well. If the answer to an earlier try was lost, the
  * server recognizes its id. The lease ends there when it ends on the others. The time to settle and
- * to connect must not make it longer, because otherwise the lease would grow longer each time that
- * another server forgets it. */
+ * to connect must not extend it: otherwise the lease would grow each time another server forgets
+ * it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -438,7 +438,7 @@ static bool have_join(struct quorum *quorum, member_set who, struct lease *lease
     return quorum_round(quorum, &(struct quorum_question){join, lease, judge_join, who}, bound);
 }
 
-/* Has the servers without the lock join when it is time. If one more server forgets the lock,
+/* Asks the servers without the lock to join when it is time. If one more server forgets the lock,
  * another client may get it, so the next try does not wait for the next check, which may be 10 s
  * away (quorum_news()). A server that stays down is asked ever more rarely, until another one loses
  * the lock. A server on which the lock was released is not asked, because the release may be on its

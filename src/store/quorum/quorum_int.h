@@ -56,13 +56,13 @@ struct quorum_member {
     struct holder holder;    /* of LOCK_HELD */
     struct lock_state state; /* of a look */
     struct pause pause;      /* that a take or a look has found */
-    bool started;            /* in a thread of its own */
+    bool started;            /* in its own thread */
     pthread_t thread;
 };
 
 /* What a round asks. */
 struct quorum_question {
-    /* Asks this server, in a thread of its own; `about` is the same for all members. */
+    /* Asks this server, in its own thread; `about` is the same for all members. */
     enum lock_result (*ask)(struct quorum_member *member, void *about, struct bound bound);
     void *about;
     /* How much longer to wait for the members that have not answered; QUORUM_WAITS: until

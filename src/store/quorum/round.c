@@ -342,8 +342,8 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
  * had the lease until now must say so: a release may have reached just one of them, now or long
  * ago, when the others lost their keys. A server that was slow to release the lease had it to its
  * end (LOCK_ENDED): if such servers help to make up a majority, the lease was not lost. They could
- * not tell if another client had deleted the key before, while nobody could reach them: after the
- * end of a lease no server can, alone or in a quorum. */
+ * not tell if another client had deleted the key before, while they were unreachable: after the end
+ * of a lease no server can, alone or in a quorum. */
 static enum lock_result loss(const struct quorum *quorum, member_set may_have, int missing,
                              struct errmsg *why)
 {

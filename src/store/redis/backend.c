@@ -171,7 +171,7 @@ static void add_request(struct redis_backend *redis)
 }
 
 /* Reads {"released", "now"}, possibly followed by what could not be written, or {"released", ""};
- * otherwise as read_loss(). */
+ * otherwise does what read_loss() does. */
 static enum lock_result read_release(struct redis_backend *redis, const struct lease *lease,
                                      struct errmsg *why)
 {

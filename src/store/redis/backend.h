@@ -26,7 +26,7 @@ enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct errmsg *why);
 
 /* Asks Sentinel number `i` of the URL: LOCK_OK with the master that it names, or "none", and
- * whether it refuses the subscription. Otherwise as redis_conn_call(). */
+ * whether it refuses the subscription. Otherwise the results of redis_conn_call(). */
 enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
                                             char master[ENDPOINT_TEXT_SIZE], bool *refuses,
                                             struct bound bound, struct errmsg *why);

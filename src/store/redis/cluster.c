@@ -22,10 +22,10 @@
  * leads to the replica that was promoted in its place.
  *
  * A message on a channel goes to every node of a Cluster, but its sender learns only how many
- * subscribers heard it at the sender's own node. That count is right, because all clients of a lock
- * talk to the same node, except for a moment after a move: a waiter is not counted -> it loses its
- * place in the queue -> it still gets the message -> it asks -> it is redirected to the new node ->
- * it gets its place back.
+ * subscribers received it at the sender's own node. That count is right, because all clients of a
+ * lock talk to the same node, except for a moment after a move: a waiter is not counted -> it loses
+ * its place in the queue -> it still gets the message -> it asks -> it is redirected to the new
+ * node -> it gets its place back.
  *
  * Circular redirections, nonsense addresses, and redirections to a node that has just failed count
  * as an outage. The outage passes; the lease's own deadline remains in force. */
@@ -58,7 +58,7 @@ static const struct duration answer_least = {200 * NS_PER_MS};
 
 struct node {
     struct redis_endpoint at;
-    struct addresses addresses; /* of the host name, from the last look-up */
+    struct addresses addresses; /* of the host name, from the last lookup */
     struct deadline rests;      /* until then other nodes are asked first */
     char reason[128];           /* why the node is asked last */
 };
@@ -119,9 +119,9 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* True if the node's name has never been looked up, as that of a promoted replica may not have
- * been. The name is looked up only once in a while, because each attempt may leave a hanging thread
- * behind (redis/socket.c). */
+/* True if the node's name has never been looked up; a promoted replica may be such a node. The name
+ * is looked up only once in a while, because each attempt may leave a hanging thread behind
+ * (redis/socket.c). */
 static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
     return i >= cluster->own && cluster->nodes[i].addresses.count == 0;

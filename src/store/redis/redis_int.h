@@ -163,7 +163,7 @@ void redis_script_add_number(struct redis_call *call, int64_t number);
 
 /* Connects if necessary and runs the script of the call. LOCK_OK with the reply. LOCK_INVALID if
  * the keys are unusable or the lock has a newer format, but LOCK_FOREIGN for a newer format if the
- * call `owns`. Otherwise as redis_conn_call(). */
+ * call `owns`. Otherwise the results of redis_conn_call(). */
 enum lock_result redis_script_run(struct redis_backend *redis, struct bound bound,
                                   struct errmsg *why);
 
@@ -178,8 +178,8 @@ bool redis_fields_read(const struct fields *fields, redisReply *const *from, voi
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct bound bound,
                                         struct errmsg *why);
 
-/* Sends the script of the call on the current connection, even if its login was refused. Returns as
- * redis_conn_call(); the reply is stored in the call. */
+/* Sends the script of the call on the current connection, even if its login was refused. Returns
+ * what redis_conn_call() returns; the reply is stored in the call. */
 enum lock_result redis_script_send(struct redis_backend *redis, bool by_text, struct bound bound,
                                    struct errmsg *why);
 
@@ -194,8 +194,8 @@ enum lock_result redis_command_run(struct redis_backend *redis, const struct red
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
                                   struct errmsg *why);
 
-/* Connects if necessary, to the server that has the key (NULL: any suitable one). Returns as
- * redis_conn_open(). */
+/* Connects if necessary, to the server that has the key (NULL: any suitable one). Returns what
+ * redis_conn_open() returns. */
 enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
                                      struct bound bound, struct errmsg *why);
 
@@ -208,8 +208,8 @@ enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fau
 void redis_sentinel_free(struct redis_backend *redis);
 
 /* Connects, if necessary, to the master that the Sentinels name. The server itself must also say
- * that it is a master (masters_only). Returns as redis_conn_open(), and LOCK_INVALID if all
- * Sentinels say that there is no master of this name. */
+ * that it is a master (masters_only). Returns what redis_conn_open() returns, or LOCK_INVALID if
+ * all Sentinels say that there is no master of this name. */
 enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound,
                                      struct errmsg *why);
 
@@ -249,7 +249,7 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
                                     struct bound bound, struct errmsg *why);
 
 /* Judges an error reply to a script with this key. LOCK_OK: the script has not run, and must be
- * sent again to the node that redis_cluster_open() now connects to. Otherwise as
+ * sent again to the node that redis_cluster_open() now connects to. Otherwise the result of
  * redis_error_result(). `detour` belongs to this call; initially only its start is set. */
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
                                      const char *error, struct redis_detour *detour,

@@ -113,7 +113,7 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
 }
 
 /* Asks the connected Sentinel, number `at` of the URL. LOCK_OK with sentinel->master set;
- * LOCK_GONE; otherwise as redis_conn_call(). */
+ * LOCK_GONE; otherwise the results of redis_conn_call(). */
 static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
                             struct bound bound, struct errmsg *why)
 {

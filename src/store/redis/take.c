@@ -349,9 +349,9 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
 
 /* LOCK_OK: as many replicas as the settings require have stored the take (if they require none: at
  * once). LOCK_UNAVAILABLE: fewer have done so after three quarters of the remaining time. Otherwise
- * as redis_conn_call(), and LOCK_REFUSED. After any failure the lock is still held, and uncertain:
- * the next take with this request finds the lock and waits again, and a caller that gives up
- * releases it. */
+ * the results of redis_conn_call(), or LOCK_REFUSED. After any failure the lock is still held, and
+ * uncertain: the next take with this request finds the lock and waits again, and a caller that
+ * gives up releases it. */
 static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
                                        struct bound bound, struct errmsg *why)
 {

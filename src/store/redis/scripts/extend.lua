@@ -3,7 +3,7 @@
 --
 -- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
--- Returns as check.lua
+-- Returns what check.lua returns
 
 -- include common.lua holders.lua
 

@@ -186,7 +186,7 @@ local function skips_now()
   return not was.err and was[1] == of and was[2] or '0', of
 end
 
--- The counts are only shown to people: if one cannot be written, the operation still goes on.
+-- The counts are only shown to people: if one cannot be written, the operation still continues.
 local function count(field, more)
   try('HINCRBY', counts, field, whole(more))
   try('PEXPIRE', counts, whole(kept_ms(known.kept)))

@@ -2,7 +2,7 @@
 
 -- The fields that most scripts need, named one by one, because a loop takes longer than the
 -- command. Scripts that need more call learn(). A history without a run is a leftover: an older
--- dlock was told to remember nothing.
+-- dlock was set to remember nothing.
 local found = try('HMGET', meta, 'format', 'owner', 'record', 'unended', 'fence', 'mode', 'slots', 'kept', 'pause_ends', 'spent',
   'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms', 'run', 'success', 'success_fence', 'failures', 'runs', 'history')
 local no_meta = found.err and found

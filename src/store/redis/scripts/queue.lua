@@ -35,14 +35,15 @@
 --     waiter that was called in its stead asks, and calls it.
 --   The called waiter gives up -> it calls the next one.
 --   A waiter has a newer format -> it counts as long as it listens, and is called -> an older
---     waiter behind it is refused once the lock is free.
+--     waiter after it is refused once the lock is free.
 --   A waiter may not listen -> it counts until the time when it should have asked again.
 --   No client calls, or the queue is gone (a killed holder, FLUSHALL, another server) -> each of
---     the first NEAR waiters asks unless it has heard within 2.5 s that another one has ("seen");
---     the front ones ask first, so that usually only one does -> it calls all waiters before it ->
---     one live waiter among them is enough.
---   Others leave, so that a waiter is now among the first NEAR -> it is notified with "seen", too.
---     Among the first NEAR_BEFORE -> with "near": an older dlock asks every 3 s from then on.
+--     the first NEAR waiters asks unless it was notified within 2.5 s that another one has
+--     ("seen"); the front ones ask first, so that usually only one does -> it calls all waiters
+--     before it -> one live waiter among them is enough.
+--   Others leave, so that a waiter is now among the first NEAR -> it is notified with "seen", too;
+--     if it is among the first NEAR_BEFORE, with "near": an older dlock asks every 3 s from then
+--     on.
 
 local TURN_MS, REST_MS = 1500, 1000
 local POLLER_MS, KEPT_MS, NEAR, NEAR_BEFORE = 4500, 3600000, 65, 8

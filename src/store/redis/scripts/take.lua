@@ -3,13 +3,12 @@
 -- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply), record of
 --       the holder, mode, slots, hold (ms), what a refusal means ("asks": the client asks again;
---       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up),
---       ms waited, when it first came (server, us; 0: now), whether it will listen ("1", or
---       "try": it is not known yet on this connection whether its user may call waiters), how
---       long the run is remembered (ms), minimum time since the start of the last success (ms; 0:
---       any), "1" if it asks because it has not heard another waiter ask for a long time, the fence
---       that it proposes (us; 0: none), "1" if the client's lease already has that fence on other
---       servers
+--       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up), ms
+--       waited, when it first came (server, us; 0: now), whether it will listen ("1", or "try": it
+--       is not known yet on this connection whether its user may call waiters), how long the run is
+--       remembered (ms), minimum time since the start of the last success (ms; 0: any), "1" if it
+--       asks because no other waiter has reported asking for a long time, the fence that it
+--       proposes (us; 0: none), "1" if the client's lease already has that fence on other servers
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
