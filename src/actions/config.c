@@ -90,9 +90,9 @@ static const char *urls_shown(const char *text, char *shown, size_t size)
     return usable ? shown : NULL;
 }
 
-/* True if dlock.conf(5) can set the value: in a file, white space around a value does not count, and a
- * semicolon after white space begins a comment. dlock prints escapes, but does not read them. A
- * relative path would mean another lock in each directory. */
+/* True if dlock.conf(5) can set the value: in a file, white space around a value does not count,
+ * and a semicolon after white space begins a comment. dlock prints escapes, but does not read them.
+ * A relative path would mean another lock in each directory. */
 static bool fits_file(enum option_id id, const char *value)
 {
     char shown[2 * sizeof(struct row)];

@@ -163,8 +163,8 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-/* Warns that the store is a file because no Redis is configured; once, though --status may have many
- * names. Warns even with -q, because hosts that should exclude each other then do not. */
+/* Warns that the store is a file because no Redis is configured; once, though --status may have
+ * many names. Warns even with -q, because hosts that should exclude each other then do not. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     static bool warned;

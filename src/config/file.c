@@ -1,5 +1,5 @@
-/* Reads the configuration files and the variables. Each line of a file is KEY = VALUE, the beginning
- * of a section, [lock GLOB], or a comment (dlock.conf(5)). */
+/* Reads the configuration files and the variables. Each line of a file is KEY = VALUE, the
+ * beginning of a section, [lock GLOB], or a comment (dlock.conf(5)). */
 #include "config.h"
 #include "config/config_int.h"
 #include "redis/url.h"
@@ -90,7 +90,6 @@ static enum settings_result begin_section(struct reading *reading, char *line)
     return SETTINGS_OK;
 }
 
-/* Cuts off the white space at both ends. */
 static char *trimmed(char *text)
 {
     size_t length;
@@ -237,7 +236,7 @@ static const char *distrusted(const struct settings *settings, const char *path,
     return text;
 }
 
-/* Adds the file DIRECTORY BELOW to the files. NULL: memory is short. */
+/* Adds the file whose path is `directory` followed by `below`. NULL: memory is short. */
 static struct config_file *add_file(struct settings *settings, const char *directory,
                                     const char *below)
 {

@@ -123,7 +123,7 @@ static const char *verb(const char *word)
     return row->is_action && row->argument == NULL ? row->name : NULL;
 }
 
-/* True if the name is not a word of the command line. */
+/* True if the command line has --lock-file, and so no NAME. */
 static bool locks_file(const struct options *options)
 {
     return options->origins[OPT_LOCK_FILE].kind == ORIGIN_COMMAND_LINE;

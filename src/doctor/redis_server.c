@@ -38,7 +38,7 @@ static void format_addresses(const struct addresses *addresses, char *text, size
     }
 }
 
-/* If there are several hosts, one of them may be down. */
+/* If there are several hosts, one that cannot be looked up is only a warning. */
 static bool check_name(const struct server *server, const struct redis_endpoint *host)
 {
     static const char advice[] = "a name that DNS or hosts(5) knows";

@@ -14,7 +14,7 @@ enum {
 
 static const struct redis_channels touches_alone = {.touches = true};
 
-/* The channels for these notifications. */
+/* Fills in the names of the channels for these notifications. Returns how many there are. */
 static int channel_names(struct redis_channels channels, const char *names[CHANNELS_MOST])
 {
     int count = 0;
@@ -328,7 +328,7 @@ static enum lock_result try(struct attempt *attempt, const struct redis_command 
     return result;
 }
 
-/* The connection ended while it was subscribing to something new. */
+/* Notes that the connection ended while it was subscribing to something new. */
 static void note_broken(struct attempt *attempt, bool touches)
 {
     if (++attempt->conn->listening.broken < BROKEN_MOST)

@@ -97,7 +97,7 @@ static long socket_control(BIO *bio, int command, long number, void *data)
 
 /* --- the files: trusted issuers, and our certificate --------------------- */
 
-/* Sets the reason why the file is unusable; LOCK_INVALID. */
+/* Sets *why to the reason why the file is unusable. Returns LOCK_INVALID. */
 static enum lock_result unusable(const char *path, const char *what, struct errmsg *why)
 {
     unsigned long code = openssl()->ERR_peek_error();
@@ -133,9 +133,9 @@ static enum lock_result try_file(const char *path, struct errmsg *why)
     return result;
 }
 
-/* Uses the host's own issuers. A distribution's OpenSSL knows where they are. A static build runs on
- * any host, so it looks where the distributions keep them, unless SSL_CERT_FILE or SSL_CERT_DIR says
- * where. If there are none, no issuer is trusted, and dlock refuses every server. */
+/* Uses the host's own issuers. A distribution's OpenSSL knows where they are. A static build runs
+ * on any host, so it looks where the distributions keep them, unless SSL_CERT_FILE or SSL_CERT_DIR
+ * says where. If there are none, no issuer is trusted, and dlock refuses every server. */
 static void load_issuers_of_host(SSL_CTX *context)
 {
 #ifdef STATIC_BINARY

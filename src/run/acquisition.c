@@ -209,7 +209,8 @@ static bool is_over(const struct wait *wait)
     return !deadline_before(wait->tried, wait->tries.end);
 }
 
-/* With -n, if the holder has ended: dlock requests the lock again at once, now as a waiter. */
+/* With -n, if the holder has ended, dlock requests the lock again at once, this time as a
+ * waiter. */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;

@@ -184,7 +184,7 @@ static void ended(struct expiry *end)
               advice_format(end, advice));
 }
 
-/* The worker itself, or another process that has the token, has released the lock. */
+/* Handles a release by the worker itself, or by another process that has the token. */
 static void was_released(struct expiry *end)
 {
     end->released = true;

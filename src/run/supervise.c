@@ -45,8 +45,8 @@
  *
  * The watch thread starts when the command has run for a moment. For a command that ends at once,
  * the watch would cost more than everything else: a thread, two round trips to Redis, or an inotify
- * descriptor. The first look of the watch finds whatever happened before it started. Its descriptors
- * are opened before the command is started: if there are too few, nothing is run.
+ * descriptor. The first look of the watch finds whatever happened before it started. Its
+ * descriptors are opened before the command is started: if there are too few, nothing is run.
  *
  * The orphan guard is forked before the watch thread starts, while there is no other thread. Either
  * may fail to start if the user, or the container, cannot start any more processes for now. The
@@ -145,10 +145,12 @@ void supervise(struct supervision *run)
 
 /* --- the command --------------------------------------------------------- */
 
-/* How long after the command the guard and the watch start; how often dlock tries that again;
- * and when the first check is due if the watch has not started. */
+/* The guard and the watch start this long after the command. If one of them fails to start, dlock
+ * tries again at this interval. */
 static const struct duration watch_after = {30 * NS_PER_MS};
 static const struct duration watch_again = {100 * NS_PER_MS};
+
+/* If the watch has not started, the first check is due this long after the command's start. */
 static const struct duration first_look = {1 * NS_PER_S};
 
 /* The order of run->fds. */

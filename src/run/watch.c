@@ -93,8 +93,8 @@ static const struct duration retry_interval = {500 * NS_PER_MS};
  * the lock again and again does not keep dlock busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
-/* How often the main thread looks, because the store does not notify it; and how long a look by
- * the main thread may take. */
+/* If the main thread has to look, how often it does so, because the store does not notify it, and
+ * how long each of its looks may take. */
 static const struct duration alone_interval = {1 * NS_PER_S};
 
 /* The interval between looks while nothing happens. */
@@ -177,7 +177,7 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         tell(watch->news_fd);
 }
 
-/* By the lease as it is now known. */
+/* The grace of the lease as it is now known. */
 static struct duration grace_of(const struct watch *watch)
 {
     return lease_grace(watch->lease.set, watch->grace);

@@ -81,13 +81,12 @@ void tty_line_clear(struct tty_line *line)
 
 /* --- the wait -------------------------------------------------------------- */
 
-/* Shorter waits are not shown: on a terminal the line would only flicker. The second limit is for
- * CI logs. */
+/* Shorter waits are not shown on a terminal, where the line would only flicker, or in a CI log. */
 static const struct duration shown_after = {300 * NS_PER_MS};
 static const struct duration logged_after = {NS_PER_S};
 
-/* How often the live line is redrawn if only the time has changed, and the shortest interval in any
- * case. */
+/* The live line is redrawn at this interval if only the time has changed, and never at less than
+ * the second interval. */
 static const struct duration line_interval = {NS_PER_S};
 static const struct duration line_least = {NS_PER_S / 4};
 

@@ -9,20 +9,21 @@
 
 #include <stdbool.h>
 
+/* The kinds of failure; report.c has their codes for --json. */
 enum failure {
-    FAIL_HELD,          /* LOCK_ACQUISITION_FAILED: held, and we do not wait */
-    FAIL_PAUSED,        /* LOCK_PAUSED: held by --pause */
-    FAIL_TIMEOUT,       /* LOCK_TIMEOUT */
-    FAIL_DONE,          /* ALREADY_DONE: --once-per */
-    FAIL_NOT_FOUND,     /* LOCK_NOT_FOUND */
-    FAIL_MISMATCH,      /* LOCK_OWNERSHIP_MISMATCH */
-    FAIL_RELEASED,      /* LOCK_ALREADY_RELEASED */
-    FAIL_LOST,          /* LOCK_LOST */
-    FAIL_UNAVAILABLE,   /* SERVICE_UNAVAILABLE */
-    FAIL_NOT_PERMITTED, /* NOT_PERMITTED */
-    FAIL_ARGUMENT,      /* INVALID_ARGUMENT */
-    FAIL_CONFIG,        /* INVALID_CONFIG */
-    FAIL_SYSTEM,        /* SYSTEM_ERROR: the system refused, or an internal error */
+    FAIL_HELD,   /* and we do not wait */
+    FAIL_PAUSED, /* by --pause */
+    FAIL_TIMEOUT,
+    FAIL_DONE, /* by --once-per */
+    FAIL_NOT_FOUND,
+    FAIL_MISMATCH, /* of the owner */
+    FAIL_RELEASED, /* before this release */
+    FAIL_LOST,
+    FAIL_UNAVAILABLE, /* the store */
+    FAIL_NOT_PERMITTED,
+    FAIL_ARGUMENT,
+    FAIL_CONFIG,
+    FAIL_SYSTEM, /* the system refused, or an internal error */
 };
 
 /* The code for a result other than LOCK_OK. */

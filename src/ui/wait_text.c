@@ -154,8 +154,7 @@ static void add_until(struct wait_text *text, const struct holder *holder, int64
         add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
 }
 
-/* Quotes the word for a shell. */
-static void quote(char *target, size_t size, const char *word)
+static void shell_quote(char *target, size_t size, const char *word)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+=:,./-";
@@ -185,14 +184,14 @@ static void add_advice(struct wait_text *text, const struct awaited_lock *lock)
     for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
         if (repeated[i].value == NULL)
             continue;
-        quote(word, sizeof word, repeated[i].value);
+        shell_quote(word, sizeof word, repeated[i].value);
         int length =
             snprintf(words + used, sizeof words - used, " --%s=%s", repeated[i].name, word);
         used += length > 0 ? (size_t)length : 0;
         if (used >= sizeof words)
             return;
     }
-    quote(word, sizeof word, lock->name);
+    shell_quote(word, sizeof word, lock->name);
     add(text, "; to release it now: dlock --force-release%s %s", words, word);
 }
 

@@ -38,8 +38,8 @@ bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name
     return true;
 }
 
-/* Reads "vsock:CID:PORT", perhaps with a type as in "vsock-stream:". Returns the type, SOCK_DGRAM if
- * there is none; 0: the name is something else. */
+/* Reads "vsock:CID:PORT", perhaps with a type as in "vsock-stream:". Returns the type, SOCK_DGRAM
+ * if there is none; 0: the name is something else. */
 static int vsock_address(struct notify *notify, const char *name)
 {
     static const struct {
@@ -97,8 +97,8 @@ void sd_notify_open(struct notify *notify)
         open_vsock(notify, name);
 }
 
-/* The manager is on the same machine, and answers in a fraction of a millisecond. A manager that does
- * not must not delay a stop: its message is dropped. */
+/* The manager is on the same machine, and answers in a fraction of a millisecond. A manager that
+ * does not must not delay a stop: its message is dropped. */
 static bool connect_anew(struct notify *notify)
 {
     enum { ANSWER_MS = 5 };

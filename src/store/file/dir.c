@@ -211,7 +211,7 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
     int fd = lock_dir_open_own(dir, "degraded", true);
     if (fd < 0)
         return true;
-    /* An empty file has just been created. */
+    /* An empty file has just been created, so this is the first warning. */
     bool due = fstat(fd, &status) != 0 || status.st_size == 0 ||
                wall_now_ms() - (int64_t)status.st_mtime * 1000 >= interval.ns / NS_PER_MS ||
                (int64_t)status.st_mtime * 1000 > wall_now_ms() + 1000;

@@ -329,7 +329,6 @@ static enum lock_result try_once(struct take *take)
     return result;
 }
 
-/* Stops waiting in the file. */
 static void stop_waiting(struct dir_backend *backend)
 {
     struct lock_file *file = &backend->file;

@@ -26,7 +26,6 @@ _Static_assert(sizeof(off_t) == sizeof(int64_t), "bytes so far from the beginnin
  * millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
-/* The time limit for going through the places. */
 static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */

@@ -21,8 +21,8 @@
 
 /* --- record.c ----------------------------------------------------------------- */
 
-/* A record is lines of "field value", from "dlock FORMAT" to "end", so that a truncated record is
- * recognized. */
+/* A record consists of lines "field value", from "dlock FORMAT" to "end", so that a truncated
+ * record is recognized. */
 #define LOCK_RECORD_SIZE 16384 /* room for a record */
 #define LOCK_RECORD_MOST 14336 /* the longest record; the map of places follows it (store.c) */
 

@@ -386,10 +386,10 @@ static const struct duration ask_again_after[] = {
 };
 enum { ASKED_MOST = sizeof ask_again_after / sizeof *ask_again_after };
 
-/* Polling intervals: near the head, further back, and without notifications. */
-static const struct duration poll_near = {1 * NS_PER_S};
-static const struct duration poll_behind = {1800 * NS_PER_MS};
-static const struct duration poll_alone = {200 * NS_PER_MS};
+/* Polling intervals of waiters. */
+static const struct duration poll_near = {1 * NS_PER_S};       /* near the head */
+static const struct duration poll_behind = {1800 * NS_PER_MS}; /* further back */
+static const struct duration poll_alone = {200 * NS_PER_MS};   /* without notifications */
 
 static struct call uncalled(const char *cannot, struct deadline by)
 {

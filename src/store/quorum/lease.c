@@ -140,8 +140,8 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
 
 /* A take id shows whether this process holds the lock on that server by a take of this backend: it
  * may also hold the lock from before (with --attach, or because dlock has executed another dlock).
- * If an earlier take arrived late, it must not pass for an ancestor that holds the lock. If it is the
- * current take, the server is also asked under another name. */
+ * If an earlier take arrived late, it must not pass for an ancestor that holds the lock. If it is
+ * the current take, the server is also asked under another name. */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;

@@ -50,10 +50,12 @@ enum {
 static const struct duration rest_time = {1 * NS_PER_S};
 static const struct duration rest_time_name = {10 * NS_PER_S};
 
-/* The pause between two tries while a slot is being moved; and the least time that each try has for
- * its answer, because a server that is asked too late would seem not to answer at all. */
+/* The pause between two tries while a slot is being moved. */
 static const struct duration pause_least = {20 * NS_PER_MS};
 static const struct duration pause_most = {500 * NS_PER_MS};
+
+/* The least time that each try leaves for its answer: a server that is asked too late would seem
+ * not to answer at all. */
 static const struct duration answer_least = {200 * NS_PER_MS};
 
 struct node {

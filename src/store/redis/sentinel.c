@@ -40,11 +40,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* How often to ask a Sentinel that has accepted the subscription; how often to look for one that
- * will; the time limit for either; the time limit for looking up names that are not needed yet. */
+/* How often to ask a Sentinel that has accepted the subscription, and how often to look for one
+ * that accepts it; the time limit for either. */
 static const struct duration ask_interval = {10 * NS_PER_S};
 static const struct duration retry_interval = {1 * NS_PER_S};
 static const struct duration attend_limit = {1 * NS_PER_S};
+
+/* The time limit for looking up names that are not needed yet. */
 static const struct duration names_limit = {500 * NS_PER_MS};
 
 static const char switch_channel[] = "+switch-master";

@@ -8,8 +8,9 @@
 #include <string.h>
 
 /* The first NEAR_PLACES waiters (NEAR in queue.lua) ask at this interval, in case the waiters
- * before them are frozen or no client calls them; usually one of them asks on behalf of all. A
- * waiter that cannot rely on the others asks every poll_interval. */
+ * before them are frozen or no client calls them; usually one of them asks on behalf of all, and
+ * the others rest for far_interval. A waiter that cannot rely on the others asks every
+ * poll_interval. */
 static const struct duration look_interval = {2500 * NS_PER_MS};
 static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
@@ -260,7 +261,6 @@ static int64_t since_now(const struct lock_request *request)
     return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
 }
 
-/* Writes the record that the take stores. */
 static void write_record(const struct lock_request *request, struct duration ttl,
                          char text[RECORD_SIZE])
 {
