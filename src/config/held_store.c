@@ -1,4 +1,4 @@
-/* The settings that lead to the store of a held lock, as a word of DLOCK_HELD. */
+/* Writes and reads the word of DLOCK_HELD that has the settings of a held lock's store. */
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/text.h"

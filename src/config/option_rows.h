@@ -3,13 +3,13 @@
  * the first group. Columns:
  *
  * OPTION(ID, name, letter, reader of its value (values.c), place in struct options, default,
- *        argument or choices (NULL: yes or no), the actions that use it, the circumstances of
- *        which one must hold for it to have an effect, help)
+ *        argument or choices (NULL: yes or no), the actions that use it, the circumstances, one of
+ *        which must hold for it to have an effect, help)
  * ACTION(ID, name, letter, reader, place, argument, whether it takes a lock's name, whether it
  *        needs the record of a lock, help)
  *
  * An option is also a key of dlock.conf and a variable if IN_FILES is among its actions. Options
- * with HELD lead to the store of a lock: DLOCK_HELD names them (held_store.c). */
+ * with HELD determine the store of a lock: DLOCK_HELD names them (held_store.c). */
 
 /* Used daily */
 OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_ANY,

@@ -131,7 +131,7 @@ enum settings_result origin_result(struct origin origin);
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
 #define ORIGIN_TEXT_SIZE 320
 
-/* The same; "default" if it was not set. */
+/* Like origin_format(), but "default" if the option was not set. */
 char *origin_place(enum option_id id, struct origin origin, char *text, size_t size);
 
 /* The setting that counts; NULL if there is none. */
@@ -245,14 +245,13 @@ void options_unused(const struct options *options,
 
 /* --- the store of a held lock (held_store.c) --------------------------------- */
 
-/* The first word of a lock's line in DLOCK_HELD has the settings that lead to the lock's store and
- * key: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%' and two digits
- * for other bytes. The word has no passwords, and paths are absolute. A setting that the word does
- * not name has its default. */
+/* The first word of a lock's line in DLOCK_HELD has the settings that determine the lock's store
+ * and key: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%' and two
+ * digits for other bytes. The word has no passwords, and paths are absolute. A setting that the
+ * word does not name has its default. */
 
-/* Returns the whole word for a lock in the store of this kind that these settings have led to;
- * lock_dir is the lock directory in use, NULL: none. The caller frees the word. NULL: memory is
- * short. */
+/* Returns the whole word for a lock in the store of this kind that these settings select; lock_dir
+ * is the lock directory in use, NULL: none. The caller frees the word. NULL: memory is short. */
 char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir);
 
 /* --- advice for users who mistype (hints.c) ---------------------------------- */

@@ -50,7 +50,7 @@ __attribute__((format(printf, 4, 5))) void findings_add(struct findings *finding
 #define findings_note(findings, ...) findings_add(findings, FINDING_NOTE, __VA_ARGS__)
 #define findings_warn(findings, ...) findings_add(findings, FINDING_WARN, __VA_ARGS__)
 
-/* The same for FINDING_FAIL with its exit status. */
+/* Like findings_add(), for FINDING_FAIL with its exit status. */
 __attribute__((format(printf, 4, 5))) void
 findings_fail(struct findings *findings, int status, const char *advice, const char *format, ...);
 

@@ -1,4 +1,4 @@
-/* The checks of one Redis server, or of the one that Sentinels or a Cluster lead to. */
+/* The checks of one Redis server, which Sentinels or a Cluster may have named. */
 #include "doctor/doctor_int.h"
 
 #include "redis/socket.h"

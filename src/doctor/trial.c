@@ -20,7 +20,7 @@ struct party {
     struct backend *backend;
     struct lock_request request;
     struct lease lease;
-    struct holder other; /* because of which the take was refused */
+    struct holder other; /* the holder that the store named when it refused the take */
     char token[TOKEN_SIZE], take_id[TOKEN_SIZE];
     bool holds;
 };

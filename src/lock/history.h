@@ -29,7 +29,7 @@ void history_read(struct history *history, const char *text);
  * median of an even number is the mean of the two in the middle. */
 void history_typical(const struct history *history, struct typical *typical);
 
-/* The same for the text of a history. */
+/* Like history_typical(), for the text of a history. */
 void history_typical_of(struct typical *typical, const char *text);
 
 /* When a run will end. */

@@ -185,7 +185,8 @@ bool holder_is_near(const struct holder *holder, const struct holder *self);
 /* Whether the holder's process is alive. */
 enum process_life holder_life(const struct holder *holder);
 
-/* The same, but PROCESS_UNKNOWN unless the holder's process must still release the lock. */
+/* Like holder_life(), but PROCESS_UNKNOWN unless the holder's process must still release the
+ * lock. */
 enum process_life holder_life_held(const struct holder *holder);
 
 /* True if the holder is the process `self`. */

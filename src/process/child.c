@@ -256,7 +256,7 @@ void child_reap(struct child *child)
     while (more && drain_goes_on(&drain))
         more = reap_next(child);
     if (more)
-        raise(SIGCHLD); /* wakes dlock at once, for the rest */
+        raise(SIGCHLD); /* so that dlock reaps the rest at once */
 
     drain = (struct drain){0};
     while (child->plan->tree && drain_goes_on(&drain) &&

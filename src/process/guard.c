@@ -141,7 +141,7 @@ static bool reap(struct guard *guard)
         if (pid == guard->command)
             command_changed(guard, status);
     }
-    raise(SIGCHLD); /* wakes the guard at once, for the rest */
+    raise(SIGCHLD); /* so that the guard reaps the rest at once */
     return true;
 }
 

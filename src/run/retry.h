@@ -38,8 +38,8 @@ typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *
  * LOCK_UNAVAILABLE: no more attempts. LOCK_CANCELLED: cancel_fd ended a pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
-/* The same for an action, with the usual pauses and no limit but `retry_for`; *why also says how
- * many tries there were. */
+/* Like retry(), for an action, with the usual pauses and no limit but `retry_for`; *why also says
+ * how many tries there were. */
 enum lock_result retry_action(attempt *ask, void *data, struct duration retry_for, int cancel_fd,
                               struct errmsg *why);
 

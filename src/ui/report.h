@@ -35,8 +35,7 @@ enum failure failure_of(enum lock_result result);
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,
                                                int status, const char *format, ...);
 
-/* The same for a result other than LOCK_OK that *why explains. Returns its exit
- * status. */
+/* Like fail(), for a result other than LOCK_OK that *why explains. Returns its exit status. */
 int fail_result(const struct messages *out, enum lock_result result, const struct errmsg *why);
 
 /* Call this after printing on stdout. Returns `status`; if the output could not be written, reports

@@ -39,7 +39,7 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
  * memory is short. */
 bool history_print(FILE *to, const struct history *history, struct duration ttl, int columns);
 
-/* The same as members of an object. */
+/* Prints the same, as members of a JSON object. */
 void history_json(struct json *json, const struct history *history, struct duration ttl);
 
 #endif

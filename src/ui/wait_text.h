@@ -41,8 +41,8 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 struct awaited_lock {
     const char *name;
     int slots; /* of MODE_SLOTS; otherwise 0 */
-    const char *scope, *prefix, *redis,
-        *lock_dir; /* as on the command line, to repeat them; or NULL */
+    /* As given on the command line, so that dlock can repeat them; NULL: not given. */
+    const char *scope, *prefix, *redis, *lock_dir;
 };
 
 struct wait_text {

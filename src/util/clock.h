@@ -147,7 +147,8 @@ void wall_format(int64_t wall_ms, char *text, size_t size);
  * hold it. Its first call reads the file of the time zone. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
-/* The same in the form "today 03:59:58 +0100"; today is the day of today_ms. */
+/* Like wall_format_local(), but in the form "today 03:59:58 +0100"; today is the day of
+ * today_ms. */
 void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size);
 
 /* A random duration from d / 2 to d, so that many waiters do not ask at the same time. */
@@ -176,11 +177,12 @@ const char *duration_error_text(enum duration_error error);
  * from DURATION_FOREVER on; "0" below a millisecond. Returns text. */
 char *duration_format(struct duration d, char *text, size_t size);
 
-/* The same for a measured duration, rounded down to what a person reads:
- * "250ms", "1.2s", "59m18s", "1h30m", "2d5h". */
+/* Like duration_format(), for a measured duration: rounded down to what a person reads: "250ms",
+ * "1.2s", "59m18s", "1h30m", "2d5h". */
 char *duration_rounded(struct duration d, char *text, size_t size);
 
-/* The same for an estimate: without seconds from ten minutes on, below that in steps of ten. */
+/* Like duration_rounded(), for an estimate: without seconds from ten minutes on, below that in
+ * steps of ten. */
 char *duration_about(struct duration d, char *text, size_t size);
 
 /* Enough for each of them. */

@@ -11,7 +11,7 @@ struct errmsg {
  * (util/message.h). `why` is NULL if the caller does not want the text. */
 __attribute__((format(printf, 2, 3))) void errmsg_set(struct errmsg *why, const char *format, ...);
 
-/* Does the same, and returns `result`, a value of any enum. */
+/* Like errmsg_set(), and returns `result`, a value of any enum. */
 __attribute__((format(printf, 3, 4))) unsigned errmsg_fail(struct errmsg *why, unsigned result,
                                                            const char *format, ...);
 

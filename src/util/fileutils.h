@@ -21,7 +21,7 @@ void fd_close(int *fd);
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 
-/* The same from /etc/passwd alone, without a directory service. */
+/* Like user_name(), but from /etc/passwd alone, without a directory service. */
 const char *user_name_local(uid_t uid, char *text, size_t size);
 
 /* --- files that hold a secret: a password, or the key of hmac-sha256 -------- */

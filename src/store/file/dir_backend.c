@@ -117,8 +117,8 @@ static bool must_not_join(const struct take *take)
            survey_conflicts(&backend->survey, request->mode, request->slots);
 }
 
-/* Remembers the run because of which once_per refuses the request, whether or not the lock is held.
- * A table that cannot be opened does not mean that nothing has run. */
+/* Finds out whether once_per refuses the request, whether or not the lock is held, and remembers
+ * the run that is the reason. A table that cannot be opened does not mean that nothing has run. */
 static enum lock_result ask_once_per(const struct take *take)
 {
     struct store *store = &take->backend->store;

@@ -461,7 +461,8 @@ bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory
 void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
                     const struct run_memory *runs, struct duration remember);
 
-/* The same for the history: "" for none. Writing "" empties the slot. */
+/* Like run_slot_read() and run_slot_write(), for the history: "" for none. Writing "" empties the
+ * slot. */
 void history_slot_read(const struct history_slot *slot, uint64_t hash, char text[HISTORY_SIZE]);
 void history_slot_write(struct history_slot *slot, uint64_t hash, const char text[HISTORY_SIZE]);
 
@@ -649,7 +650,7 @@ struct dir_backend {
     int place;             /* our place in it; -1: we hold nothing */
     struct waiter waiter;
     int left_fd; /* the old file: waiters after us in it come after us in the new one; -1: none */
-    struct run_record done; /* the last success, because of which once_per refuses */
+    struct run_record done; /* the last success, if once_per refuses the request because of it */
     struct survey survey;   /* of the call in progress: with 9 kB, too large for a stack */
     bool reserved;          /* the request was refused only because others have waited longer */
     bool watched;           /* the waiter's news_fd reports events of the file that we hold */

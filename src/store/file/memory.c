@@ -65,7 +65,7 @@
 #include <unistd.h>
 
 enum {
-    NEAR = 16, /* most keys are in one of these many places from the one that their hash gives */
+    NEAR = 16,       /* most keys are within this many places of the one that their hash gives */
     RUN_PAGE = 4096, /* the unit in which slots for runs are allocated */
     RUN_PAGES = MEMORY_ENTRIES * sizeof(struct run_slot) / RUN_PAGE,
     PAGE_WORDS = (RUN_PAGES + MEMORY_ENTRIES) / 64,

@@ -12,7 +12,8 @@
 #include "redis/url.h"
 #include "store/backend.h"
 
-/* Opens the backend for the servers of `urls`; it does not connect yet. As redis_backend_open(). */
+/* Opens the backend for the servers of `urls`, without connecting yet. Returns
+ * what redis_backend_open() returns. */
 enum lock_result quorum_backend_open(struct backend **backend, const struct redis_urls *urls,
                                      const struct redis_settings *settings, enum redis_fault *fault,
                                      struct errmsg *why);

@@ -225,7 +225,7 @@ static int64_t proposed_fence(void)
     return wall_now_us() - DURATION_MS(500).ns / NS_PER_US;
 }
 
-/* The members that grant the lease with its fence. */
+/* The members that grant the lease and have its fence. */
 static member_set with_fence(const struct quorum *quorum, const struct lease *lease)
 {
     member_set with = 0;

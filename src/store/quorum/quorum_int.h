@@ -153,8 +153,8 @@ member_set quorum_members(const struct quorum *quorum, unsigned standings);
 member_set quorum_answered(const struct quorum *quorum, unsigned results);
 int quorum_count(const struct quorum *quorum, unsigned results);
 
-/* The same during a round, of the members that have answered. A member that is not asked counts by
- * its last result if it has released the lock, otherwise as LOCK_GONE. */
+/* Like quorum_count(), during a round: counts the members that have answered. A member that is not
+ * asked counts by its last result if it has released the lock, otherwise as LOCK_GONE. */
 int quorum_count_round(const struct quorum *quorum, unsigned results);
 
 /* LOCK_OK if a majority has done what the last round asked; otherwise *why gives the reason. */
@@ -187,8 +187,8 @@ void quorum_note(struct quorum *quorum, bool taken);
 /* Reports in base.note the members that `what` has not reached. False if there are none. */
 bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there);
 
-/* The same after a release. It is a warning if a majority of the servers may still have the
- * lock. */
+/* Like quorum_note_unreached(), after a release: warns if a majority of the servers may still have
+ * the lock. */
 void quorum_note_left(struct quorum *quorum);
 
 /* --- store/quorum/lease.c: as in store/backend.h -------------------------- */
