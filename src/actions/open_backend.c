@@ -300,7 +300,7 @@ static bool may_stand_in(const struct options *options, const struct held *held)
 }
 
 /* True if the options name a store that may exist. The directory of a lock that has ended may be
- * gone, and must not be made again. */
+ * gone, and must not be created again. */
 static bool names_store(const struct options *under, const struct held *held)
 {
     if (strcmp(held->backend, "redis") == 0)

@@ -173,7 +173,7 @@ static int finish(struct run *run, struct outcome *outcome)
         acquisition_say_released(&run->lock, result, &why);
     }
     run->report.lost = outcome->lease_over;
-    if (ran && (result == LOCK_OK || result == LOCK_ENDED)) /* it had the lock to its end */
+    if (ran && (result == LOCK_OK || result == LOCK_ENDED)) /* it held the lock to its end */
         advise_ttl(run);
 
     if (!outcome->started && outcome->signalled != 0) {

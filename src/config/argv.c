@@ -142,7 +142,7 @@ static int take(const struct words *words, enum option_id id, const char *word, 
     return result;
 }
 
-/* Returns what argv_read() does. */
+/* Returns what argv_read() returns. */
 static int read_with_popt(const struct words *words, poptContext context, int argc)
 {
     int id;

@@ -40,7 +40,7 @@ bool server_check_info(struct server *server);
 
 /* doctor/redis_access.c: checks that the user may run what the scripts run, and may subscribe.
  * Leaves nothing in the store, if that is permitted. Afterwards the connection is subscribed.
- * False: as above. */
+ * False: the connection is gone, or the user may not take a lock. */
 bool server_check_access(struct server *server);
 
 #endif

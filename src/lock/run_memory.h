@@ -75,7 +75,7 @@ void run_memory_add(struct run_memory *memory, const struct run_record *run);
  * time is in the future, a clock is wrong; the distance from now counts then. */
 bool run_began_within(const struct run_memory *memory, struct duration within);
 
-/* For --ran-within: the same for the end of the last success. */
+/* Like run_began_within(), for --ran-within: the end of the last success counts. */
 bool run_ended_within(const struct run_memory *memory, struct duration within);
 
 /* The text of an end: "status 7", "signal 9", "stopped", "ended", "lost"; "" for RUN_NONE. */

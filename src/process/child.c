@@ -213,8 +213,8 @@ static void own_child_changed(struct child *child, int status)
     }
 }
 
-/* The order of the checks matters: a command without a tracer that has just ended is reapable at
- * the last check. */
+/* The order of the checks matters: if the command has just ended, and no debugger traces it, the
+ * last check finds that it can be reaped. */
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;

@@ -65,7 +65,7 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
 
 /* OpenSSL handles some messages in its own loop, which no deadline ends, and a peer may send them
  * forever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So their
- * bytes are limited, with room for a chain of certificates, which may have 100 KB
+ * bytes are limited, with room for a chain of certificates, which may take 100 KB
  * (SSL_CTX_set_max_cert_list(3)), and a record of 16 KB. */
 enum { VAIN_MOST_BYTES = 1 << 18 };
 

@@ -23,8 +23,8 @@ struct retries {
 };
 
 /* Waits until `until`, or until news_fd is readable (-1: none). Uses a timer on the boot clock: the
- * timeout of poll(2) does not advance during a suspend, so after it dlock would wait for the rest,
- * even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
+ * timeout of poll(2) does not advance during a suspend, so dlock would wait for the rest of it
+ * afterwards, even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
 /* Retries with the usual pauses, limited only by `retry_for`. */

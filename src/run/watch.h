@@ -66,7 +66,7 @@ struct watch {
     /* run/watch.c's own: */
     atomic_int owner;         /* enum watch_owner */
     int news_fd;              /* to the main thread: the state has changed */
-    int quit_fd;              /* to the watch thread: leave */
+    int quit_fd;              /* to the watch thread: quit */
     atomic_bool quit;         /* the same, for code that cannot wait for it */
     int beat_fd;              /* to the watch thread: the command makes progress */
     int store_fd;             /* the thread's own copy of the backend's descriptor for news */
@@ -101,8 +101,8 @@ struct watch_state watch_read(struct watch *watch);
 /* The command makes progress: extends its lease by its TTL. */
 void watch_beat(const struct watch *watch);
 
-/* Takes the backend back. Waits for the thread only if it is just using the backend; a thread that
- * sleeps does so until watch_close(). Returns the last state. */
+/* Takes the backend back. Waits for the thread only if it is just using the backend; a sleeping
+ * thread ends only in watch_close(). Returns the last state. */
 struct watch_state watch_take(struct watch *watch);
 
 /* The latest time at which the watch has its last answer, before the deadline. Until then, the

@@ -43,8 +43,7 @@ enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as
 
 /* Opens the libraries of this part that are not open yet, for as long as the process lives. One
  * thread calls this before other threads use OpenSSL. False with *why naming the missing package:
- * no retry helps, because only the administrator of this host can fix that, like a wrong
- * configuration. */
+ * no retry helps, because only the administrator of this host can fix that. */
 bool openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The OpenSSL functions that have been loaded so far. */

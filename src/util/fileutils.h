@@ -30,7 +30,7 @@ enum { SECRET_MOST = 4096 };
 
 struct secret {
     size_t length;
-    char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to detect longer files */
+    char bytes[SECRET_MOST + 3]; /* any values; room for a line end, and to detect longer files */
 };
 
 /* Reads a regular file, or a pipe up to its end, for 30 s at most. During this time, a signal ends

@@ -104,7 +104,7 @@ static bool lock_ticket(const struct lock_file *file, const struct ticket *ticke
                          kind_of(ticket->mode, ticket->slots) + 1);
 }
 
-/* Finds another process's ticket with a number from `from` to before `to`. */
+/* Finds another process's ticket whose number is at least `from` and less than `to`. */
 static bool find_any(const struct lock_file *file, int64_t from, int64_t to, struct ticket *found)
 {
     struct flock lock;
@@ -171,7 +171,7 @@ size_t queue_list(const struct lock_file *file, struct ticket *tickets, size_t m
     return count;
 }
 
-/* Below the ticket that the kernel returns there are few others, mostly none. */
+/* Below the ticket that the kernel returns there are few others, usually none. */
 static int count(const struct lock_file *file, int64_t from, int64_t to)
 {
     struct ticket found;

@@ -110,7 +110,7 @@ static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose
                                      struct errmsg *why)
 {
     int unknown = quorum->count - quorum_count(quorum, RESULT_OK);
-    int most = *least; /* servers on which one client has the lock */
+    int most = *least; /* the most servers on which one client has the lock */
     while (most > 0 && !has_owner(quorum, most))
         most--;
     if (most == 0 || most == *least)

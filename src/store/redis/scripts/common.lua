@@ -50,7 +50,6 @@ local function record_in(text)
   return is_known and record or nil
 end
 
--- The text of a record.
 local function lines(record)
   local text = {}
   for name, value in pairs(record) do
