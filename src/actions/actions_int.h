@@ -51,13 +51,13 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
-/* Looks for the lock that the options name in DLOCK_HELD. LOCK_OK: DLOCK_HELD has the lock, and
- * the store confirms it: *backend is that store, *under are its options, `key` is the lock's key
- * and *outer is what the store reports. LOCK_GONE: DLOCK_HELD has no such lock. A line whose lock
- * has ended, or whose store does not answer, changes nothing. But if an ancestor has added the
- * line, dlock asks the silent store again for --retry-for. If it stays silent, the result is
- * LOCK_UNAVAILABLE with *why set, because a lock in another store would not exclude what the
- * outer lock excludes. Close the backend before options_under_free(). */
+/* Looks in DLOCK_HELD for the lock that the options name. LOCK_OK: DLOCK_HELD has the lock, and the
+ * store confirms it: *backend is that store, *under are its options, `key` is the lock's key and
+ * *outer is what the store reports. LOCK_GONE: DLOCK_HELD has no such lock. A line whose lock has
+ * ended, or whose store does not answer, changes nothing. But if an ancestor has added the line,
+ * dlock asks the silent store again for --retry-for. If it stays silent, the result is
+ * LOCK_UNAVAILABLE with *why set, because a lock in another store would not exclude what the outer
+ * lock excludes. Close the backend before options_under_free(). */
 enum lock_result backend_of_held(struct backend **backend, struct options **under,
                                  const struct options *options, char key[LOCK_KEY_SIZE],
                                  struct lease *outer, int cancel_fd, const struct messages *out,

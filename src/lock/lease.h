@@ -150,11 +150,11 @@ bool lease_as_good_as_over(const struct lease *lease);
 /* Adopts what a check reported. The check was sent at `before` and answered at `after`; the store
  * keeps the lock `left` longer, until end_ms on its own clock.
  *
- *   end_ms differs      the lease was set to another length, which counts
- *   end_ms is the same  the lease was not set; if `left` differs, the store's clock was set:
- *     `left` is more      the deadline stays
- *     `left` is less      the store keeps the lock no longer than that: the deadline
- *                         is sooner, until the clock is set back */
+ *   end_ms has changed   the lease was set to another length, which is adopted
+ *   end_ms is the same   the lease was not set; if `left` differs, the store's clock was set:
+ *     `left` is more       the deadline stays
+ *     `left` is less       the store keeps the lock no longer than that, so the deadline is
+ *                          sooner, until the clock is set back */
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
                  struct duration left, int64_t end_ms);
 

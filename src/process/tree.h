@@ -87,9 +87,9 @@ static inline bool tree_is_gone(const struct tree_count *left)
  * no process can fork any more, and all are killed. If some could still fork, the killed ones
  * would only make room for new ones.
  *
- * In another process's tree, the head is signalled too; this process never is. The walks
- * miss a process that a member forks and orphans between two of them, and a daemon that had
- * left the head before the first one. */
+ * In another process's tree, the head is signalled too; this process never is. The walks miss a
+ * process that a member forks and orphans between two walks, and a daemon that left the head's tree
+ * before the first one. */
 struct tree_count tree_signal(struct tree *tree, int number, struct deadline until);
 
 /* Sends the signal to one process; 0 only checks whether it can. Uses kill(2) if there is no

@@ -154,10 +154,10 @@ enum { LATE_MOST = 64 };
 
 enum { TLS_ALERT = 21 }; /* first byte of an alert record, and of no Redis reply: RFC 8446, 5.1 */
 
-/* The kernel reports that a server has silently gone after KEEP_IDLE and KEEP_COUNT lost probes,
- * after 9 s: sooner than the longest interval between two checks (10 s) and far sooner than a
- * resting waiter asks again. TCP_USER_TIMEOUT, which limits how long sent bytes stay
- * unacknowledged, also replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die",
+/* If a server disappears silently, the kernel reports that after KEEP_IDLE and KEEP_COUNT lost
+ * probes. These 9 s are less than the longest interval between two checks (10 s) and much less
+ * than the time until a resting waiter asks again. TCP_USER_TIMEOUT, which limits how long sent
+ * bytes stay unacknowledged, also replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die",
  * blog.cloudflare.com). If it were shorter than KEEP_IDLE, one lost probe would end the
  * connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
