@@ -141,7 +141,7 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
 /* A take id shows whether this process holds the lock on that server by a take of this backend: it
  * may also hold the lock from before (with --attach, or because dlock has executed another dlock).
  * If an earlier take arrived late, it must not pass for an ancestor that holds the lock. If it is
- * the current take, the server is also asked under another name. */
+ * the current take, two URLs name the same server. */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -287,9 +287,9 @@ static int count_same(const struct quorum *quorum, const struct holder *holder)
 }
 
 /* Finds the holder to wait for: the owner with a majority, and of its leases the one that ends
- * first. An owner that has less is just another contender: it must not be named, and above all must
- * not pass for an ancestor of this process that holds the lock. If a majority knows of a success,
- * any other majority includes a server that does, so one that says so is enough. */
+ * first. An owner without a majority is just another contender: it must not be named, and above all
+ * must not pass for an ancestor of this process that holds the lock. If a majority knows of a
+ * success, any other majority includes a server that does, so one that says so is enough. */
 static void find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
