@@ -61,8 +61,8 @@ enum lock_result redis_socket_send(struct redis_socket *socket, const char *byte
                                    struct bound bound, struct errmsg *why);
 
 /* Waits for bytes, and reads those that have arrived: LOCK_OK with *length, at least 1. Otherwise
- * *length is 0, and the result as of redis_socket_send(). LOCK_UNAVAILABLE if the server has closed
- * the connection. */
+ * *length is 0, and the result is one of redis_socket_send()'s. LOCK_UNAVAILABLE if the server has
+ * closed the connection. */
 enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why);
 
