@@ -337,7 +337,7 @@ has_marked() {
     local i how
     for how in removed replaced; do
         share a -t 60s job && holds a
-        for i in 1 2 3 4; do queue "$i"; done
+        for i in 1 2 3 4; do timeless queue "$i"; done
         mv "$T/locks" "$T/$how" # at once, or they begin to wait in it anew
         [ $how = removed ] || mkdir -m 700 "$T/locks" || true # a waiter was faster
         through 1 2 3 4
@@ -347,6 +347,26 @@ has_marked() {
         [ -e "$T/locks/.table-$(id -u)" ] # what is remembered is there, too
     done
     equals "$(order)" '1 2 3 4 1 2 3 4 '
+}
+
+@test "the lock directory is removed while the first waiters are frozen: a later one comes after them, or seconds later" {
+    local i ahead
+    for ahead in return stay; do
+        share a -t 60s job && holds a
+        for i in 1 2 3 4; do timeless queue "$i"; done
+        kill -STOP "$(pid_of 1)" "$(pid_of 2)"
+        wait_until 5 is_frozen 2
+        mv "$T/locks" "$T/$ahead"
+        kill -KILL "$(pid_of 3)" # which wakes 4
+        rest 0.3
+        [ $ahead = return ] || { set_boot =86403 && wait_until 10 ended 4; }
+        kill -CONT "$(pid_of 1)" "$(pid_of 2)"
+        through 1 2 4
+        wait "$(pid_of a)" || true
+        wait "$(pid_of 3)" || true
+        rm -f "$T"/a*
+    done
+    equals "$(order)" '1 2 4 4 1 2 '
 }
 
 @test "a file system is mounted on the lock directory: the holder is stopped at its next check, a waiter starts anew" {

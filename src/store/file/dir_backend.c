@@ -42,6 +42,8 @@
  *   The file is removed under many waiters, by force or by hand -> the head is notified and starts
  *     again. It drops its ticket in the old file only once it has its place in the new one -> this
  *     wakes the next waiter, which comes after the head in the new file, too.
+ *   A later waiter finds that the file is gone before the waiters before it have moved -> it stays
+ *     behind them, in the old file -> they move, or the turn of those that are frozen ends.
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
  *     notified, or finds out at its next look -> it creates the directory again, or opens the one
  *     that is now at the path, and with it the table there.
@@ -176,6 +178,14 @@ static enum lock_result start_again(const struct take *take)
     }
     dir_let_go(backend);
     return store_renew(&backend->store, take->why);
+}
+
+/* True if this waiter must not start again yet. */
+static bool yields(const struct take *take)
+{
+    struct dir_backend *backend = take->backend;
+    backend->reserved = waiter_yields(&backend->waiter, &backend->file, entry_of(take));
+    return backend->reserved;
 }
 
 /* Writes the record and locks the place. */
@@ -412,7 +422,7 @@ static enum lock_result dir_take(struct backend *base, const struct lock_request
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
 
     enum lock_result result = try_once(&take);
-    for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
+    for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST && !yields(&take); tries++) {
         result = start_again(&take); /* the last holder has just removed the file */
         if (result == LOCK_OK)
             result = try_once(&take);

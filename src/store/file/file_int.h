@@ -599,7 +599,8 @@ struct waiter {
     int64_t behind_number;  /* the number of that waiter */
     int asked;     /* how often the head has asked since a process closed the file; 0: none has */
     bool notified; /* the head: a process has closed the file since the last refusal */
-    struct call call; /* what waiter_listen() returns next, apart from later events */
+    struct deadline yields; /* the file is gone: how long earlier waiters may move first; or 0 */
+    struct call call;       /* what waiter_listen() returns next, apart from later events */
 };
 
 /* Call this before a waiter with a ticket asks again. `file` is the file that is now at the
@@ -616,6 +617,11 @@ bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct mem
 /* The request was refused only because its own owner token holds the lock: the waiter leaves the
  * queue, so that it blocks no other waiter, and rejoins later. */
 void waiter_wait_aside(struct waiter *waiter, const struct lock_file *file, struct deadline ends);
+
+/* The file is gone. True if earlier waiters are still in it: they move to the new file first, but if
+ * one of them is frozen, this one waits only for a turn. */
+bool waiter_yields(struct waiter *waiter, const struct lock_file *file,
+                   const struct memory_entry *entry);
 
 /* Implements listen() of struct backend. */
 struct call waiter_listen(struct waiter *waiter);

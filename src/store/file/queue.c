@@ -402,6 +402,7 @@ void waiter_stop(struct waiter *waiter)
     waiter->hears = false;
     waiter->asked = 0;
     waiter->notified = false;
+    waiter->yields = (struct deadline){0};
     waiter->ticket.number = 0;
 }
 
@@ -438,7 +439,8 @@ static struct call wait_behind(struct waiter *waiter, const struct lock_file *fi
             return uncalled("cannot start a thread for the wait", DEADLINE_NEVER);
     }
 
-    struct deadline end = turn_end(file, entry, &waiter->ticket);
+    struct deadline end =
+        waiter->yields.boot_ns != 0 ? waiter->yields : turn_end(file, entry, &waiter->ticket);
     bool is_near = !find_before(file, entry, before, &other);
     return (struct call){.fd = waiter->behind.over_fd,
                          .by = deadline_passed(end) ? DEADLINE_NEVER : end,
@@ -488,6 +490,17 @@ void waiter_wait_aside(struct waiter *waiter, const struct lock_file *file, stru
     if (waiter->ticket.number > 0)
         queue_leave(file, &waiter->ticket);
     waiter->call = wait_for_news(waiter, file, ends);
+}
+
+bool waiter_yields(struct waiter *waiter, const struct lock_file *file,
+                   const struct memory_entry *entry)
+{
+    struct ticket before;
+    if (waiter->ticket.number == 0 || !find_before(file, entry, &waiter->ticket, &before))
+        return false;
+    if (waiter->yields.boot_ns == 0)
+        waiter->yields = deadline_after(turn_length(0));
+    return !deadline_passed(waiter->yields);
 }
 
 struct call waiter_listen(struct waiter *waiter)
