@@ -38,10 +38,15 @@ bool bound_is_cancelled(struct bound bound)
     return bound.cancel_fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
+struct bound bound_again(struct bound bound, struct duration each)
+{
+    bound.until = deadline_after(each);
+    return bound;
+}
+
 struct bound bound_share(struct bound bound, int shares)
 {
-    bound.until = deadline_after((struct duration){deadline_left(bound.until).ns / shares});
-    return bound;
+    return bound_again(bound, (struct duration){deadline_left(bound.until).ns / shares});
 }
 
 struct bound bound_within(struct bound bound, struct duration most)

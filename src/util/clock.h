@@ -46,6 +46,9 @@ struct bound {
 /* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
+/* The same bound, but `each` from now: for the next of several calls. */
+struct bound bound_again(struct bound bound, struct duration each);
+
 /* One of `shares` equal shares of the time that is left. */
 struct bound bound_share(struct bound bound, int shares);
 

@@ -19,6 +19,15 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
     equals "$(redis info commandstats | grep -c '^cmdstat_keys')" 0
 }
 
+@test "--list goes on as long as the server answers each step, even if the whole takes longer than --retry-for" {
+    redis debug populate 8000 other 10
+    dlock --acquire -t 60s one >/dev/null
+    fake_redis delay=300 "$T/redis.sock"
+    local start=$(now)
+    equals "$(dlock -r "unix://$T/fake.sock" --retry-for=2s --list | awk 'NR > 1 { print $1 }')" one
+    [ $(($(now) - start)) -ge 2000 ]
+}
+
 @test "--list ends even if the server's SCAN never does" {
     redis debug populate 5000 other 10
     fake_redis 'instead=SCAN=*2\r\n$2\r\n17\r\n*0\r\n' "$T/redis.sock"

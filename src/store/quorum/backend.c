@@ -358,6 +358,7 @@ static enum lock_result quorum_list(struct backend *backend, const struct listin
 {
     struct quorum *quorum = quorum_of(backend);
     struct found_keys keys = {.listing = *listing, .mutex = &quorum->mutex};
+    const struct duration each = deadline_left(bound.until);
     keys.listing.visit = add_key;
     keys.listing.data = &keys;
     struct quorum_question question = {ask_list, &keys, judge_slow, QUORUM_ALL};
@@ -371,7 +372,8 @@ static enum lock_result quorum_list(struct backend *backend, const struct listin
     for (size_t i = 0; result == LOCK_OK && more && i < keys.list.count; i++) {
         const char *key = keys.list.keys[i];
         struct lock_state state = {0};
-        result = lock_state_of_list(&state, key, look(quorum, key, LOOK_LIST, &state, bound, why));
+        result = lock_state_of_list(
+            &state, key, look(quorum, key, LOOK_LIST, &state, bound_again(bound, each), why));
         if (result != LOCK_OK)
             break;
         more = !lock_state_is_listed(&state, listing->all) || listing->visit(listing->data, &state);

@@ -230,9 +230,10 @@ static bool is_endless(struct scan *scan)
 }
 
 /* Finds the keys on this server, by SCAN in small steps that do not block other clients, and sorts
- * them; `bound` applies to each step. The caller frees the keys, even after a failure. */
+ * them; `each` is the limit of a step. The caller frees the keys, even after a failure. */
 static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
-                                  struct key_list *keys, struct bound bound, struct errmsg *why)
+                                  struct key_list *keys, struct bound bound, struct duration each,
+                                  struct errmsg *why)
 {
     char match[2 * LOCK_KEY_SIZE + 2] = "*";
     struct scan scan = {.listing = listing, .cursor = "0"};
@@ -242,7 +243,7 @@ static enum lock_result find_keys(struct redis_backend *redis, const struct list
     do {
         const struct redis_command command =
             redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
-        result = redis_command_run(redis, &command, bound, why);
+        result = redis_command_run(redis, &command, bound_again(bound, each), why);
         if (result == LOCK_OK)
             result = read_step(redis, &scan, keys, why);
         if (result == LOCK_OK && is_endless(&scan))
@@ -361,11 +362,11 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* Visits the locks of all masters in the order of their keys. A key may appear twice, because two
- * masters may report it while its slot is moved. A key that cannot be a lock of dlock in a Cluster
- * (redis_keys_is_shared()) belongs to another client, and is skipped. */
+/* Visits the locks of all masters in the order of their keys; `each` is the limit of a look. A key
+ * may appear twice, because two masters may report it while its slot is moved. A key that cannot be
+ * a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client, and is skipped. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
-                                   struct bound bound, struct errmsg *why)
+                                   struct bound bound, struct duration each, struct errmsg *why)
 {
     const char *last = "";
     for (struct master *master; (master = first_of(masters)) != NULL;) {
@@ -376,8 +377,8 @@ static enum lock_result visit_keys(const struct masters *masters, const struct l
             (master->redis->url.topology == REDIS_CLUSTER && !redis_keys_is_shared(key)))
             continue;
         last = key;
-        enum lock_result result =
-            lock_state_of_list(&state, key, backend->look(backend, key, &state, bound, why));
+        enum lock_result result = lock_state_of_list(
+            &state, key, backend->look(backend, key, &state, bound_again(bound, each), why));
         if (result != LOCK_OK)
             return result;
         bool more =
@@ -395,6 +396,7 @@ enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backen
 {
     struct masters masters = {0};
     enum lock_result result = LOCK_OK;
+    const struct duration each = deadline_left(bound.until);
     if (redis->url.topology == REDIS_CLUSTER)
         result = find_masters(redis, &masters, bound, why);
     else if (add_master(&masters, &redis->conn.at))
@@ -406,10 +408,10 @@ enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backen
         if (one->redis == NULL)
             result = open_node(&one->redis, redis, &one->at, why);
         if (result == LOCK_OK)
-            result = find_keys(one->redis, listing, &one->keys, bound, why);
+            result = find_keys(one->redis, listing, &one->keys, bound, each, why);
     }
     if (result == LOCK_OK)
-        result = visit_keys(&masters, listing, bound, why);
+        result = visit_keys(&masters, listing, bound, each, why);
     free_masters(&masters, redis);
     return result;
 }
