@@ -278,7 +278,8 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     wait->tried = deadline_now();
     /* A request with -n that waits for a guard was already counted. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
-    wait->request.waited = deadline_gap(wait->start, wait->tried);
+    if (wait->request.waits) /* with -n, the time went by before the store answered */
+        wait->request.waited = deadline_gap(wait->start, wait->tried);
     enum lock_result result =
         backend->take(backend, &wait->request, &lock->lease, &wait->holder, bound, why);
     if (result != LOCK_OK || !lease_as_good_as_over(&lock->lease))

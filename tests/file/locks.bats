@@ -818,6 +818,11 @@ P
     run dlock -r "unix://$T/redis.sock" --lock-dir="$D" --fallback=file job touch "$T/ran"
     equals "$status" 77
     [ ! -e "$T/ran" ]
+    # With -n there is no wait for the lock, however long the server did not answer.
+    kill -STOP "$(cat "$T/redis.pid")"
+    dlock --lock-dir="$D" --backend=file --acquire -t 1h held >/dev/null
+    fails_with 75 'did not answer in time' dlock -n -r "unix://$T/redis.sock" --connect-timeout=200ms --lock-dir="$D" --fallback=file held true
+    [[ $(dlock --lock-dir="$D" --backend=file --status --json held) == *'"conflicts":1,'*'"waited":0.000,'* ]]
 }
 
 @test "--lock-file has no NAME: the words are the command, the name is --name or the path, and it may be held without an end" {
