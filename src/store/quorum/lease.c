@@ -157,7 +157,7 @@ static enum lock_result ask_take(struct quorum_member *member, void *about, stru
     if (strcmp(holder->take_id, quorum->take_id) == 0)
         return errmsg_fail(&member->why, LOCK_INVALID,
                            "%s: it is the server of another URL under another name", member->url);
-    *holder = (struct holder){.expires = holder->expires, .left = holder->left, .ahead = -1};
+    *holder = (struct holder){.expires = holder->expires, .left = holder->left};
     return LOCK_HELD;
 }
 
