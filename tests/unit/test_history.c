@@ -331,30 +331,23 @@ TEST(estimates)
 
 /* --- the TTL --------------------------------------------------------------- */
 
+/* In seconds. */
+static const int64_t usual_ttls[] = {10,     15,     30,     60,      120,    300,    600,
+                                     900,    1800,   2700,   3600,    5400,   7200,   10800,
+                                     14400,  21600,  28800,  43200,   86400,  172800, 259200,
+                                     432000, 604800, 864000, 1209600, 2592000};
+
 TEST(advice_on_the_ttl)
 {
-    static const struct {
-        const char *name;
-        int64_t longest_ms, ttl_s;
-    } rows[] = {
-        {"nothing", 0, 10},
-        {"5 s", 5 * S, 10},
-        {"just over 5 s", 5 * S + 1, 15},
-        {"16 s", 16 * S, 60},
-        {"2.5 min", 150 * S, 300},
-        {"2.6 min", 156 * S, 600},
-        {"7 min", 7 * M, 900},
-        {"14 min", 14 * M, 1800},
-        {"16 min", 16 * M, 2700},
-        {"24 min", 24 * M, 3600},
-        {"41 min", 41 * M, 5400},
-        {"50 min", 50 * M, 7200},
-        {"just over 12 h", 12 * H + 1, 172800},
-        {"8 days", INT64_C(192) * H, 2592000},
-        {"a century", INT64_C(3155760000000), 2592000},
-    };
-    FOR_ROWS(row, rows)
-    row_int(row->name, history_ttl(row->longest_ms).ns, row->ttl_s * NS_PER_S);
+    enum { LAST = sizeof usual_ttls / sizeof *usual_ttls - 1 };
+
+    row_int("nothing", history_ttl(0).ns, 10 * NS_PER_S);
+    for (size_t i = 0; i < LAST; i++) {
+        int64_t half_ms = usual_ttls[i] * 500;
+        row_int("half of it", history_ttl(half_ms).ns, usual_ttls[i] * NS_PER_S);
+        row_int("just over half", history_ttl(half_ms + 1).ns, usual_ttls[i + 1] * NS_PER_S);
+    }
+    row_int("a century", history_ttl(INT64_C(3155760000000)).ns, usual_ttls[LAST] * NS_PER_S);
 }
 
 TEST(runs_that_used_most_of_their_ttl)
