@@ -1,6 +1,6 @@
 """Mistakes that change nothing anybody could see, as `make mutants` has drawn them, and why. They are not judged.
 
-file: the line with the mistake: why
+file: the line with the mistake, or "FUNCTION: STATEMENT -> ;" for a statement that is left out: why
 """
 
 EQUIVALENT = {
@@ -8,9 +8,19 @@ EQUIVALENT = {
         "return used + percent_encode(text + (used <= size ? used : 0), used < size ? size - used : 0,":
             "if used is size, there is no room, and nothing is written",
     },
+    "src/lock/run_memory.c": {
+        "*end = (struct run_end){RUN_NONE, 1, 0};":
+            "an end that is not known is shown without a status",
+    },
+    "src/store/file/file.c": {
+        "off_t next = data > 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;":
+            "the first place is never looked for behind a hole",
+    },
     "src/store/file/memory.c": {
         "if (!(atomic_compare_exchange_weak(&entry->fence, &last, fence)))":
             "once the fence is there, the next exchange fails, and the loop ends",
+        "memory_entry: atomic_store(&entry->used, wall_now_ms()); -> ;":
+            "whoever begins an entry notes its use a moment later",
     },
     "src/store/file/queue.c": {
         "return own->number > 0 ? count(file, floor_of(entry), own->number) : count(file, 1, NUMBERS);":
@@ -23,6 +33,11 @@ EQUIVALENT = {
 }
 
 
+def line_of(mutant):
+    line = mutant.after.strip()
+    return "%s: %s" % (mutant.function, mutant.what) if line in (";", "do end") else line
+
+
 def why_equivalent(mutant):
     """Why the mistake changes nothing; None: it is to be judged."""
-    return EQUIVALENT.get(mutant.file, {}).get(mutant.after.strip())
+    return EQUIVALENT.get(mutant.file, {}).get(line_of(mutant))
