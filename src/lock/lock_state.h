@@ -81,7 +81,7 @@ void lock_state_free(struct lock_state *state);
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 
-/* Which locks are listed, and to which function. */
+/* Which locks to list, and the function that gets them. */
 struct listing {
     const char *prefix;  /* of the keys */
     const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */

@@ -23,7 +23,7 @@ struct redis_endpoint {
 
 enum {
     REDIS_HOSTS_MOST = 16,
-    REDIS_PASSWORD_SIZE = 4096, /* cloud providers' password tokens have several kilobytes */
+    REDIS_PASSWORD_SIZE = 4096, /* cloud providers' password tokens are several kilobytes long */
 };
 
 struct redis_url {

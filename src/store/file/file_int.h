@@ -655,7 +655,7 @@ struct dir_backend {
     struct lock_file file; /* the file that we have locked, or wait for */
     int place;             /* our place in it; -1: we hold nothing */
     struct waiter waiter;
-    int left_fd; /* the old file: waiters after us in it come after us in the new one; -1: none */
+    int left_fd; /* the old file, kept open until we are in the queue of the new one; -1: none */
     struct run_record done; /* the last success, if once_per refuses the request because of it */
     struct survey survey;   /* of the call in progress: with 9 kB, too large for a stack */
     bool reserved;          /* the request was refused only because others have waited longer */

@@ -25,7 +25,7 @@
  *
  *   A and B are the first to write to one page of the run slots -> both allocate the page, which
  *     changes nothing the second time. The page is marked once it is allocated: a store into a hole
- *     on a full disk would be a SIGBUS.
+ *     on a full disk would raise SIGBUS.
  *
  *   A and B take a lock away by force -> each writes its name and marks the leases -> for both, the
  *     name is that of the later one, or parts of both names.
@@ -39,7 +39,7 @@
  *
  *   A cuts the file short, which only a process of its user can do -> each process that has mapped
  *     the file checks its size, in memory_open(), before each use of the map. If the cut comes
- *     between that check and the use, the process dies of a SIGBUS. They are only microseconds
+ *     between that check and the use, the process dies of SIGBUS. They are only microseconds
  *     apart.
  *
  *   The writer is killed after it has written the slot, and before the history -> the run is the
@@ -129,7 +129,7 @@ static struct memory_map *map_file(int fd, bool make)
     if (fstat(fd, &status) != 0)
         return NULL;
 
-    /* The file must have real blocks: a store into a hole on a full disk would be a SIGBUS. */
+    /* The file must have real blocks: a store into a hole on a full disk would raise SIGBUS. */
     bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
     errno = whole ? 0 : make ? posix_fallocate(fd, 0, size) : ENODATA;
     if (errno != 0)
@@ -384,7 +384,7 @@ static void add_ms(_Atomic int64_t *sum, struct duration more)
     atomic_fetch_add(sum, more.ns / NS_PER_MS);
 }
 
-/* No process finds the end until its token is there, which is stored last. */
+/* The token is stored last, so that no process finds an incomplete end. */
 static void remember_end(struct memory_entry *entry, const char *token, const char *take_id,
                          bool forced)
 {

@@ -122,7 +122,7 @@ static inline struct quorum *quorum_of(struct backend *backend)
 
 /* --- store/quorum/round.c ------------------------------------------------ */
 
-/* Before the first round. LOCK_OK; LOCK_SYSTEM with *why set. */
+/* Call this before the first round. LOCK_OK; LOCK_SYSTEM with *why set. */
 enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why);
 
 /* Asks the members of the question at the same time: the last one in the caller's thread, each

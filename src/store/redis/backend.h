@@ -20,7 +20,7 @@ void redis_backend_shows(struct backend *backend, const struct redis_url **url,
                          const struct redis_settings **settings);
 
 /* Finds the server that has the key: LOCK_OK with *at, even if that server refuses to answer.
- * Otherwise the results of a call about the key. */
+ * Otherwise the result says why it cannot be found. */
 enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct redis_endpoint *at, struct bound bound,
                                     struct errmsg *why);
