@@ -4,8 +4,8 @@
  *                                         continues. (If popt knew --attach's value to be optional,
  *                                         it would take the next word, NAME, as the value.)
  *   -name                                 Popt would read "-tree" as -t ree; dlock refuses it.
- *   no memory                             Popt loses words and values, or exits with status 1, which
- *                                         for --status means that the lock is free.
+ *   no memory                             Popt loses words and values, or exits with status 1,
+ *                                         which for --status means that the lock is free.
  */
 #include "config/config_int.h"
 #include "redis/url.h"

@@ -292,7 +292,7 @@ static int cannot_list(const char *path, int error)
 {
     (void)path;
     errno = error;
-    return error != ENOENT; /* 0: glob(3) goes on */
+    return error != ENOENT; /* 0: glob(3) continues */
 }
 
 /* Anyone who can write to the directory can add a file. */

@@ -119,7 +119,7 @@ struct settings {
     struct setting *first;
     struct config_file *files; /* in the order in which they were read */
     const char *user_file;     /* path of the user's file; NULL: none */
-    bool file_named;           /* --config or DLOCK_CONFIG named user_file, the only file then */
+    bool file_named;           /* user_file is the only file: --config or DLOCK_CONFIG named it */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };

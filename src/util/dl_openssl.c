@@ -56,7 +56,7 @@ struct function {
 static const struct function crypto_functions[] = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)};
 static const struct function ssl_functions[] = {OPENSSL_SSL_FUNCTIONS(FUNCTION)};
 
-/* The whole process has one table, as it has one copy of the libraries. */
+/* The whole process has one table, because it has one copy of the libraries. */
 static struct openssl functions;
 
 static bool missing(const char *what, struct errmsg *why)

@@ -43,7 +43,7 @@ struct record {
     struct deadline hold;     /* likewise: keeps others out until then, with or without a process */
     struct duration remember; /* how long the run is remembered; 0: not, or already recorded */
     struct duration once_per; /* as requested: how long once_per needs the success of this run */
-    struct holder holder;     /* kept: the lock was released, and only `hold` counts */
+    struct holder holder;     /* with `kept` set, the lock was released, and only `hold` counts */
 };
 
 /* Fills in the record of a lock that is being acquired. */
@@ -597,9 +597,9 @@ struct waiter {
     struct ticket ticket;
     struct blocking behind; /* waits for the waiter before us to leave */
     int64_t behind_number;  /* the number of that waiter */
-    int asked;     /* how often the head has asked since a process closed the file; 0: none has */
-    bool notified; /* the head: a process has closed the file since the last refusal */
-    struct deadline yields; /* the file is gone: how long earlier waiters may move first; or 0 */
+    int asked;     /* how often the head has asked since the file was last closed; 0: it was not */
+    bool notified; /* of the head: a process has closed the file since the last refusal */
+    struct deadline yields; /* until then earlier waiters move first: the file is gone; or 0 */
     struct call call;       /* what waiter_listen() returns next, apart from later events */
 };
 

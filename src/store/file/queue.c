@@ -24,7 +24,7 @@
  *     that it was passed over, and joins again; otherwise both enter the section, one after the
  *     other, and the later one finds the lock held.
  *   H was frozen and is passed over, and still has its bytes locked -> the bytes are ignored, and
- *     numbers go on above them.
+ *     the numbers continue above them.
  *   H acquires the lock -> its ticket goes only once its record and place are there -> a request in
  *     between is refused because of the ticket or because of the place.
  *   H dies -> the next waiter is woken and finds that it is the head.

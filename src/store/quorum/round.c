@@ -17,7 +17,7 @@
  *   enough answer -> the last of these sets the time that the patience gives the others -> the
  *     time passes -> all their waits end, and each thread reports what it knows -> no thread is
  *     ever left over from a round. An answer that is too late for the verdict still counts.
- *   the bound passes -> each thread keeps to it by itself.
+ *   the bound passes -> each thread obeys it without the caller.
  *   the caller is cancelled -> all waits end at the same moment.
  *   no thread can be started -> the caller asks that server after its own, because reaching the
  *     user's limit of processes is no reason to leave a lock on a server.

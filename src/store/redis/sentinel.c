@@ -223,8 +223,8 @@ static enum lock_result verdict(const struct redis_sentinel_search *vain, const 
 
 /* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each gets a
  * share of the time, and one share is left for the master. For a caller that wants notifications
- * (`listens`) the search goes on until a Sentinel accepts the subscription; if none does, the first
- * answer counts. */
+ * (`listens`) the search continues until a Sentinel accepts the subscription; if none does, the
+ * first answer counts. */
 static enum lock_result find_master(struct redis_backend *redis,
                                     struct redis_sentinel_search *search, bool listens,
                                     struct bound bound, struct errmsg *why)
