@@ -344,7 +344,7 @@ static bool is_from_others(const struct child *child, const struct signal_event 
     if (event->number == SIGCHLD)
         return false;
     if (event->sender == child->pid || event->sender == child->command)
-        return false; /* the guard wakes dlock; or it is the command, perhaps reaped already */
+        return false; /* the guard, to wake dlock, or the command, perhaps reaped already */
     if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
         say_verbose(child->plan->out, "not passed on, since the command has sent it: %s",
                     signame_format(event->number, name, sizeof name));

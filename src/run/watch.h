@@ -43,7 +43,7 @@ struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* of the lease, even if it was changed from outside */
     struct duration set;      /* what the lease was last set to */
-    int64_t end_ms;           /* and its end then, on the store's clock */
+    int64_t end_ms;           /* the end as last set, on the store's clock */
     struct errmsg why;        /* of WATCH_LOST, WATCH_RELEASED; of WATCH_ENDING without an answer */
     struct errmsg note;       /* the last message for -v */
     int notes;                /* how many there were */

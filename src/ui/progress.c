@@ -40,8 +40,8 @@ int tty_line_room(void)
     return tty_line_columns(STDERR_FILENO) - 1;
 }
 
-/* Blocks SIGTTOU: if a Ctrl-Z and bg came between the check for the foreground and the write, the
- * write would stop dlock with `stty tostop`. */
+/* Blocks SIGTTOU: with `stty tostop`, the write would stop dlock if Ctrl-Z and bg came after the
+ * check for the foreground. */
 static bool write_in_foreground(const char *bytes, size_t length)
 {
     sigset_t stop, before;

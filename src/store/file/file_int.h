@@ -599,7 +599,7 @@ struct waiter {
     int64_t behind_number;  /* the number of that waiter */
     int asked;     /* how often the head has asked since the file was last closed; 0: it was not */
     bool notified; /* of the head: a process has closed the file since the last refusal */
-    struct deadline yields; /* until then earlier waiters move first: the file is gone; or 0 */
+    struct deadline yields; /* if the file is gone: until when earlier waiters go first; or 0 */
     struct call call;       /* what waiter_listen() returns next, apart from later events */
 };
 
@@ -618,8 +618,8 @@ bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct mem
  * queue, so that it blocks no other waiter, and rejoins later. */
 void waiter_wait_aside(struct waiter *waiter, const struct lock_file *file, struct deadline ends);
 
-/* The file is gone. True if earlier waiters are still in it: they move to the new file first, but if
- * one of them is frozen, this one waits only for a turn. */
+/* The file is gone. True if earlier waiters are still in it: they move to the new file first, but
+ * if one of them is frozen, this one waits only for a turn. */
 bool waiter_yields(struct waiter *waiter, const struct lock_file *file,
                    const struct memory_entry *entry);
 

@@ -281,7 +281,7 @@ static bool is_passed_over(const struct memory_entry *entry, const struct ticket
     return own->number < floor_of(entry);
 }
 
-/* The head has asked and must wait on: its two seconds begin again. */
+/* The head has asked and must keep waiting: its two seconds start again. */
 static void note_alive(struct memory_entry *entry, const struct ticket *own)
 {
     struct turn known = known_turn(entry);

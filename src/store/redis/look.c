@@ -362,9 +362,10 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* Visits the locks of all masters in the order of their keys; `each` is the limit of a look. A key
- * may appear twice, because two masters may report it while its slot is moved. A key that cannot be
- * a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client, and is skipped. */
+/* Visits the locks of all masters in the order of their keys; `each` is the limit of a look. A
+ * key may appear twice, because two masters may report it while its slot is moved. A key that
+ * cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client, and
+ * is skipped. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct duration each, struct errmsg *why)
 {

@@ -398,7 +398,7 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis)
 }
 
 /* A message that arrived together with an answer leaves no descriptor readable, so this must be
- * asked separately. */
+ * checked separately. */
 bool redis_sentinel_moved(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
