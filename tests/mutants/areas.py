@@ -9,7 +9,7 @@ STORE_REDIS = ("both/exclusion:redis", "both/looking:redis", "both/lost_lock:red
                "both/runs:redis", "both/pause:redis", "both/shared:redis", "both/waiting:redis", "redis/formats", "both/acquire:redis")
 FILES = STORE_FILES + ("both/lost_lock:file", "file/lock_table", "both/lease_end:file", "both/frozen:file", "model/model")
 REDIS = STORE_REDIS + ("redis/waiting", "redis/compatibility", "redis/faults", "redis/replies", "both/fence:redis", "both/lease_end:redis",
-                       "redis/clock", "both/frozen:redis", "model/model")
+                       "redis/clock", "both/frozen:redis", "redis/acl", "redis/sentinel", "redis/cluster", "model/model")
 COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lost_lock:file", "both/lease_end:redis", "both/whole_tree:file", "both/signals:file",
            "both/lost_lock:redis", "both/message:file", "both/heartbeat:file", "both/attach:file", "both/frozen:file", "process/systemd", "process/tree", "process/signals")
 WATCH = ("both/lost_lock:redis", "both/lost_lock:file", "both/lease_end:redis", "both/heartbeat:redis", "redis/tracking",
@@ -40,7 +40,7 @@ AREAS = {
     "src/store/file/queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared"),
     "src/store/file/store.c": ("unit/test_admission",) + FILES,
     "src/store/redis/backend.c": REDIS,
-    "src/store/redis/take.c": REDIS,
+    "src/store/redis/take.c": ("redis/replicas",) + REDIS,
     "src/store/quorum/lease.c": ("quorum/quorum",),
     "src/store/quorum/round.c": ("unit/test_verdict", "quorum/quorum"),
     SCRIPTS + "check.lua": ("rows", "both/lost_lock:redis", "redis/outage", "redis/tracking") + REDIS,
