@@ -126,7 +126,7 @@ complete_line() {
         printf "%s\n" "${COMPREPLY[@]}"' bash "$SRC/completions/dlock.bash" "$@"
 }
 
-@test "bash completes options, their values, and the command's own words" {
+@test "bash completes options, their values, and the command's own arguments" {
     run complete_line dlock --stop
     [[ $output == *--stop-signal* ]]
     run complete_line dlock --backend ''
@@ -161,7 +161,7 @@ complete_line() {
     [[ $(in_fish 'dlock --shared job printen') == *printenv* ]]
 }
 
-@test "the real shells offer values, and units behind a number" {
+@test "the real shells offer values, and units after a number" {
     local shell
     for shell in $(shells); do
         equals "$(offered "$shell" 'dlock --backend ')" "$(lines auto redis file)"
@@ -172,7 +172,7 @@ complete_line() {
     done
 }
 
-@test "an option is completed after --version: -v adds the licences" {
+@test "after --version, -v is completed, which adds the licences" {
     local shell
     for shell in $(shells); do
         equals "$(offered "$shell" 'dlock --version --verb')" --verbose
@@ -180,7 +180,7 @@ complete_line() {
     done
 }
 
-@test "the real shells complete a command as if there were no dlock before it" {
+@test "the real shells complete a command as they do without dlock before it" {
     local shell before
     mkdir "$T/a" && touch "$T/a/file"
     for shell in $(shells); do
@@ -197,7 +197,7 @@ complete_line() {
     done
 }
 
-@test "with --lock-file there is no NAME: the first word is the command" {
+@test "with --lock-file there is no NAME: the first word is completed as a command" {
     local shell before
     for shell in $(shells); do
         for before in '--lock-file=/f' '--lock-file /f -n' '--lock-file=/f --name=job --' '--name job --lock-file=/f'; do
@@ -210,7 +210,7 @@ complete_line() {
     done
 }
 
-@test "with bash-completion it is the same" {
+@test "bash with bash-completion gives the same completions" {
     local package=/usr/share/bash-completion/bash_completion
     [ -e "$package" ] || skip 'no bash-completion'
     sed -i "1i . $package" "$T/bashrc"
@@ -222,7 +222,7 @@ complete_line() {
     equals "$(keys bash "dlock --owner-file ~/.zsh$TAB")" 'dlock --owner-file ~/.zsh'
 }
 
-@test "bash completes the same where neither = nor : separates words" {
+@test "bash gives the same completions if neither = nor : separates words" {
     echo 'set -u; COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}' >>"$T/bashrc"
     AT=("${ON_FILE[@]}")
     held deploy:production
@@ -234,7 +234,7 @@ complete_line() {
     equals "$(keys bash "dlock --lock-dir=$T/loc$TAB")" "dlock --lock-dir=$T/locks "
 }
 
-@test "the names of locks that are held, or remember a run, are offered where one belongs, and nowhere else" {
+@test "names of locks that are held or remember a run are offered for a NAME, and nowhere else" {
     local shell place
     export DLOCK_ON_DEGRADED=warn-throttled
     AT=("${ON_FILE[@]}")
@@ -261,7 +261,7 @@ complete_line() {
     [[ $(dlock --lock-dir="$LOCKS" free -- true 2>&1) == *'no Redis'* ]]
 }
 
-@test "the list is that of the server and the prefix that the line says" {
+@test "the names offered are those on the server and with the prefix given on the line" {
     local shell line
     start_redis
     export SERVER=unix://$T/redis.sock
@@ -281,7 +281,7 @@ complete_line() {
     done
 }
 
-@test "names of others run nothing, move nothing on the terminal, and come back as they are" {
+@test "names chosen by others run nothing, do not disturb the terminal, and are completed unchanged" {
     local shell name quote line
     local names=('a b' "it's" 'say "hi"' '$(touch ran)' '`touch ran`' ';touch ran' 'a*[b]?' 'back\slash\' '!1' '~root' '#no' '{a,b}' 'é:ü' '=x' '&' '\u001b')
     local refused=($'new\nline' $'\e]0;title\a' $'\x9b2J' $'\xc2\x9b2J' $'tab\there' $'\xe2\x80\xaereversed' $'\xd8\x9cmark' $'bad\xff' -rf
@@ -328,7 +328,7 @@ complete_line() {
     done
 }
 
-@test "a password on the line is in no argument of another program, nor in a message" {
+@test "a password on the line appears in no other program's arguments and in no message" {
     local shell
     printf '#!/bin/sh\nprintf "%%s\\n" "$*" >>"%s/arguments"\nexec /usr/bin/timeout "$@"\n' "$T" >"$T/bin/timeout"
     chmod +x "$T/bin/timeout"

@@ -25,7 +25,7 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     equals "$(ttl job --ttl=41)" 41
 }
 
-@test "the files of dlock.conf.d follow the system's, in the order of their names; all sections follow all keys" {
+@test "the files of dlock.conf.d are read after the system's, in the order of their names; all sections come after all keys" {
     export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
     mkdir "$SYSTEM_CONF.d"
     local system=$(dlock --print-config | sed -n '1s/^; \(.*\): .*/\1/p') # by --sysconfdir
@@ -46,7 +46,7 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     equals "$(ttl app:x)" 51
 }
 
-@test "a wrong file in dlock.conf.d, or a directory that others can write to, is an error with its name" {
+@test "an invalid file in dlock.conf.d, or a directory that others can write to, is an error naming it" {
     export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
     mkdir "$SYSTEM_CONF.d"
     printf '\ntll = 5\n' >"$SYSTEM_CONF.d/a.conf"
@@ -81,7 +81,7 @@ waits_as() {
     [[ $output == *"\"code\":\"$wanted\""* ]] || { echo "$* : $output"; false; }
 }
 
-@test "-n and -w: the last one counts, in a file too; of the variables it is DLOCK_WAIT" {
+@test "-n and -w: the last one counts, even in a file; of the variables DLOCK_WAIT counts" {
     local no=LOCK_ACQUISITION_FAILED yes=LOCK_TIMEOUT
     hold_lock job
     waits_as $yes dlock --json -n -w 0.1 job true
@@ -102,7 +102,7 @@ waits_as() {
     end_hold
 }
 
-@test "of -n and -w --print-config shows the one that counts, and dlock.conf takes it back" {
+@test "--print-config shows which of -n and -w counts, and its output is a valid dlock.conf" {
     printf 'nonblock = yes\nwait = 5\n' >>"$CONF"
     shown() { dlock --print-config "$@" | grep -E '^(nonblock|wait) ' | tr -s ' '; }
     equals "$(shown job)" "nonblock = no ; $CONF:3: wait"$'\n'"wait = 5 ; $CONF:3: wait"
@@ -121,7 +121,7 @@ waits_as() {
     end_hold
 }
 
-@test "of the modes, and of -v and -q, --print-config shows the one that counts, and dlock.conf takes it back" {
+@test "--print-config shows which mode, and which of -v and -q, counts, and its output is a valid dlock.conf" {
     printf 'slots = 3\n[lock j2*]\nexclusive = yes\n' >>"$CONF"
     in_force() { # in_force WANTED OPTIONS...: twice, the second time from the file that was printed.
         local wanted=$1 names='^(exclusive|shared|slots|verbose|quiet) = '
@@ -143,7 +143,7 @@ waits_as() {
     in_force 'exclusive = yes quiet = yes' -x -v -q x
 }
 
-@test "a value that no file can set is a comment of --print-config, which says so" {
+@test "--print-config shows a value that no file can set as a comment that says so" {
     local setting option name
     for setting in 'prefix=app ; v2:' 'prefix=; v2:' 'prefix= app:' 'message=app ' $'message=a\tb' 'message=; x' lock-dir=here lock-file=here; do
         option=${setting%%=*}
@@ -158,7 +158,7 @@ waits_as() {
     dlock --config="$T/printed" --print-config job | grep -qE "^message = a;b # c = \"d\" +; $T/printed"
 }
 
-@test "a no undoes a yes of a weaker source" {
+@test "a setting of no overrides a yes from a weaker source" {
     printf 'nonblock = yes\nquiet = yes\n[lock job]\nnonblock = no\nquiet = no\n' >>"$CONF"
     hold_lock job
     local start=$(now)
@@ -171,7 +171,7 @@ waits_as() {
 }
 
 # What is right and wrong in a file is in tests/unit/test_options.c.
-@test "a wrong file: exit 78 with file, line and key, or with the line or the file that is too long; nothing run" {
+@test "an invalid file: exit 78 naming the file, line and key, or the line or file that is too long; nothing is run" {
     printf 'backend = file\ntll = 5\n' >"$CONF"
     fails_with 78 "^dlock: job: $CONF:2: tll: unknown key; did you mean ttl\?$" dlock job touch "$T/ran"
     printf 'backend = file\n[lock zzz]\n\n[locks b]\n' >"$CONF"
@@ -192,7 +192,7 @@ waits_as() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a line with a NUL byte is an error, and is not read up to it" {
+@test "a line with a NUL byte is an error, and is not read only as far as the NUL" {
     local line
     for line in 'ttl = 1\0000h\n' '\0ttl = 1\nwait = 1\n' '# \0\n' '[lock other\0]\n' 'ttl = 1\n\0'; do
         printf 'backend = file\n'"$line" >"$CONF"
@@ -205,7 +205,7 @@ waits_as() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a file that cannot be read is an error, one that is not there is none" {
+@test "a file that cannot be read is an error, a missing one is not" {
     ln -sf dlock.conf "$CONF"
     fails_with 78 'dlock.conf: cannot read it: (Too many levels|Symbolic link loop)' dlock job touch "$T/ran"
     rm "$CONF"
@@ -227,7 +227,7 @@ waits_as() {
     [ "$status" -eq 0 ]
 }
 
-@test "a wrong variable: exit 78, named, without a password that it has by mistake" {
+@test "an invalid variable: exit 78 naming it, without a password that it holds by mistake" {
     DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
@@ -239,7 +239,7 @@ waits_as() {
     [ ! -e "$T/ran" ]
 }
 
-@test "--status of several names asks for each in the store of its own section, and fails if one cannot be asked" {
+@test "--status of several names checks each in the store of its own section, and fails if one cannot be reached" {
     unset DLOCK_LOCK_DIR
     mkdir -m 700 "$T/a" "$T/b"
     printf 'on-degraded = proceed\n[lock a*]\nlock-dir = %s\n[lock b*]\nlock-dir = %s\n[lock c*]\nredis = unix://%s\n[lock d*]\nttl = x\n' \
@@ -264,7 +264,7 @@ waits_as() {
     equals "$status $(grep -o '"key":"[ab]1","scope":"x"' <<<"$output" | tr '\n' ' ')" '78 "key":"a1","scope":"x" "key":"b1","scope":"x" '
 }
 
-@test "a relative lock directory or lock file in a file or a variable, which would be another one in each directory: exit 78" {
+@test "a relative lock directory or lock file in a file or a variable, which would differ in each directory: exit 78" {
     local name
     cd "$T"
     for name in lock-dir lock-file; do
@@ -280,7 +280,7 @@ waits_as() {
     dlock --lock-file=here.lock true
 }
 
-@test "every option that may be in a file may be in the environment, and the other way round" {
+@test "every option that may be in a file may be in the environment, and vice versa" {
     local name value variable
     while read -r name value; do
         printf '%s = %s\n' "$name" "$value" >"$CONF"
@@ -313,7 +313,7 @@ quiet yes
 C
 }
 
-@test "several redis lines of a section name one server each, and those of another section or source none more" {
+@test "several redis lines in a section name one server each; lines in other sections or sources add none" {
     local letter
     for letter in a b c d e; do
         echo "redis = redis://$letter.with-a-name-as-long-as-they-are-in-production.example:6379/0"
@@ -326,7 +326,7 @@ C
     equals "$(DLOCK_REDIS=redis://h servers job)" h
 }
 
-@test "a HOME of another user is reported if it may not be searched, and only then" {
+@test "a HOME of another user is reported only if it may not be searched" {
     local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     mkdir -m 700 "$T/roots" "$T/theirs"
@@ -347,7 +347,7 @@ C
     equals "$status $output" '0 65534'
 }
 
-@test "a variable that is near a known one is warned of once, with the right name" {
+@test "a variable with a misspelled name is warned about once, with the right name" {
     DLOCK_OUTAGE=5 fails_with 0 '^dlock: job: DLOCK_OUTAGE: unknown variable; did you mean DLOCK_RETRY_FOR\?$' dlock job true
     DLOCK_KEY=/f fails_with 0 'DLOCK_KEY: unknown variable; did you mean DLOCK_CLIENT_KEY\?$' dlock job true
     DLOCK_TLL=5 fails_with 0 '^dlock: job: DLOCK_TLL: unknown variable; did you mean DLOCK_TTL\?$' dlock job dlock other true
@@ -358,7 +358,7 @@ C
     DLOCK_HOST=x fails_with 0 '^$' dlock job true
 }
 
-@test "variables that Kubernetes sets for Services named dlock and dlock-redis are no settings: no warning, no finding" {
+@test "variables that Kubernetes sets for Services named dlock and dlock-redis are not taken for settings: no warning" {
     local service links=()
     for service in DLOCK DLOCK_REDIS DLOCK_REDIS_REPLICA; do
         links+=("${service}_SERVICE_HOST=10.0.0.1" "${service}_SERVICE_PORT=6379" "${service}_SERVICE_PORT_TCP_REDIS=6379"
@@ -373,7 +373,7 @@ C
     DLOCK_REDIS_PORTS=x fails_with 0 'DLOCK_REDIS_PORTS: unknown variable; did you mean DLOCK_REDIS\?$' dlock job true
 }
 
-@test "actions are in no configuration file and no environment" {
+@test "actions cannot be set in a configuration file or the environment" {
     DLOCK_RELEASE=yes DLOCK_STATUS=yes run dlock job echo ran
     equals "$status $output" '0 ran'
     echo 'acquire = yes' >"$CONF"
@@ -401,7 +401,7 @@ C
     fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
 }
 
-@test "--config and DLOCK_CONFIG replace the user's file and the system's" {
+@test "--config and DLOCK_CONFIG replace the user's and the system's file" {
     export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
     printf 'ttl = 11\nwait = 3s\n' >"$SYSTEM_CONF"
     printf 'ttl = 21\n' >>"$CONF"

@@ -38,7 +38,7 @@ finds() {
 
 nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]; }
 
-@test "a Redis that locks can be trusted to: 0, every check is good, nothing is left" {
+@test "a reliable Redis: exit 0, every check passes, nothing is left" {
     start_redis redis --appendonly yes
     doctor -r "$URL"
     equals "$status" 0
@@ -54,7 +54,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     nothing_left
 }
 
-@test "the table has a headline for each section, what to do under its row, and a verdict; -q leaves the bad" {
+@test "the table has a heading for each section, advice under each row, and a verdict; -q shows only what is wrong" {
     start_redis
     run dlock --doctor -r "$URL"
     equals "$status" 0
@@ -72,7 +72,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ ${lines[-1]} == 'A lock can NOT be trusted here: 1 failed, '[0-9]*', 0 notes' ]]
 }
 
-@test "the key is shown, and variables that are no setting; no secret is" {
+@test "the key and variables that are no settings are shown, but no secret" {
     start_redis redis --requirepass topsecret
     export DLOCK_REDIS="unix://:topsecret@$T/redis.sock"
     DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_KEY=/x DLOCK_HOST=x doctor --owner=hidden jobs
@@ -88,13 +88,13 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output != *configuration* ]]
 }
 
-@test "a lock that is let go of on purpose is reported" {
+@test "settings that give up the lock on purpose are reported" {
     mkdir "$T/locks"
     DLOCK_FALLBACK=file finds 0 '^configuration fallback warn: ' --lock-dir="$T/locks" --backend=file --on-expire=warn
     says '^configuration on-expire warn: '
 }
 
-@test "wrong options: the status of the command line or the configuration, and nothing is tried" {
+@test "invalid options: the exit status is that of the command line or configuration error, and nothing is tried" {
     DLOCK_TTL=never fails_with 78 'DLOCK_TTL' dlock --doctor
     fails_with 64 'doctor runs no command' dlock --doctor job true
     fails_with 64 'report has no effect with --doctor' dlock --doctor --report="$T/x" job
@@ -102,7 +102,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $json != *topsecret* ]]
 }
 
-@test "file locks: taken for real, the directory is judged, nothing is left but its table" {
+@test "file locks: a real lock is tried, the directory is judged, and only its table is left" {
     finds 0 '^backend file note: --backend=file asks for it; a lock holds on this host alone' --backend=file --lock-dir="$T/locks"
     says '^files other users note: they have another directory'
     says '^trial second take refused ok: '
@@ -117,13 +117,13 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 77 '^backend store fail: .*can be written to by others' --backend=file --lock-dir="$T/locks"
 }
 
-@test "a directory for all users is distinguished from one's own" {
+@test "a directory for all users is distinguished from a private one" {
     mkdir "$T/locks"
     chmod 1777 "$T/locks"
     finds 0 '^files shared note: the first user to create a file' --backend=file --lock-dir="$T/locks"
 }
 
-@test "the lock file of flock(1) is looked at, and neither made nor locked" {
+@test "the lock file of flock(1) is checked, but neither created nor locked" {
     finds 0 '^files lock file ok: does not exist' --lock-file="$T/exact"
     [ ! -e "$T/exact" ]
     touch "$T/exact"
@@ -133,7 +133,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output != *trial* ]]
 }
 
-@test "no server, no such name: 69; a login that is refused: 77; a database that is not there: 78" {
+@test "no server or no such host: 69; a refused login: 77; a database that does not exist: 78" {
     finds 69 '^redis connect fail: Connection refused' -r "redis://127.0.0.1:$(free_port)"
     finds 69 '^redis connect fail: No such file' -r "$URL"
     finds 69 '^redis name fail: ' -r redis://no-such-host.invalid --connect-timeout=1
@@ -145,7 +145,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output != *topsecret* ]]
 }
 
-@test "a name is shown with its addresses, and how long the lookup took" {
+@test "a host name is shown with its addresses and the time that the lookup took" {
     local port=$(free_port)
     start_redis redis --port "$port"
     finds 0 '^redis name ok: localhost is .*127\.0\.0\.1.* \([0-9.]+ ms\)' -r "redis://localhost:$port"
@@ -155,7 +155,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
         -r "redis://localhost:$port" --connect-timeout=300ms
 }
 
-@test "a replica takes no locks: 69; one too few for --wait-replicas: 69" {
+@test "a replica grants no locks: 69; one replica too few for --wait-replicas: 69" {
     start_redis
     finds 69 '^redis replicas fail: 0 online, and --wait-replicas asks for 1' -r "$URL" --wait-replicas=1
     says '^redis persistence warn: none: .*replicas copy'
@@ -165,7 +165,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output != *trial* ]]
 }
 
-@test "replicas: too few for the server's own limit, enough for --wait-replicas, and none that a take waits for" {
+@test "replicas: too few for the server's own limit, enough for --wait-replicas, and unused without it" {
     local port=$(free_port)
     start_redis redis --port "$port" --repl-diskless-sync-delay 0 --min-replicas-to-write 1
     finds 69 '^redis min-replicas-to-write warn: 1' -r "$URL"
@@ -178,7 +178,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^redis replicas ok: 1 online'
 }
 
-@test "what a restart would lose is reported" {
+@test "data that a restart would lose is reported" {
     start_redis redis --save '3600 1'
     finds 0 '^redis persistence note: snapshots alone \(3600 1\)' -r "$URL"
     redis config set save '' >/dev/null
@@ -190,7 +190,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^redis eviction note: some-other' -r "unix://$T/fake.sock"
 }
 
-@test "two servers behind one address do not exclude: 1" {
+@test "two servers behind one address do not exclude each other: exit 1" {
     start_redis
     start_redis second
     fake_redis balance "$T/redis.sock" "$T/second.sock"
@@ -198,7 +198,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     equals "$(redis dbsize) $(redis-cli -s "$T/second.sock" dbsize)" '0 0'
 }
 
-@test "a way that others can read, or a login without a password, is warned of" {
+@test "an unencrypted connection, or a login without a password, is warned about" {
     local address=$(hostname -I 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+){3}' | grep -vm1 '^127\.') port=$(free_port)
     [ -n "$address" ] || skip 'no address but the loopback'
     start_redis redis --port "$port" --bind "$address" --protected-mode no
@@ -209,7 +209,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^redis login ok: user default ->'
 }
 
-@test "a server that may evict locks: 1; one that could, with a limit: warned" {
+@test "a server that may evict locks: exit 1; one that could at its memory limit: a warning" {
     start_redis redis --maxmemory 100mb --maxmemory-policy volatile-ttl
     finds 1 '^redis eviction fail: volatile-ttl: .*a held lock may be removed' -r "$URL"
     says '^trial release by force ok'
@@ -222,7 +222,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 69 '^permissions take, release fail: no lock can be taken: SET: OOM.* -> null' -r "$URL"
 }
 
-@test "an answer that a minimal user may not get is unknown, and no failure" {
+@test "an answer that a minimal user may not get is shown as unknown, not as a failure" {
     start_redis
     manual_user
     finds 0 "^redis server note: unknown: NOPERM .*'info'" -r "unix://locker:secret@$T/redis.sock"
@@ -242,7 +242,7 @@ without() {
     MISSING=$1
 }
 
-@test "each missing permission is reported with what does not work then" {
+@test "each missing permission is reported with what does not work without it" {
     start_redis
     manual_user
     local user=unix://locker:secret@$T/redis.sock command MISSING=
@@ -291,14 +291,14 @@ without() {
     wait_until 5 sh -c "redis-cli -s '$T/redis.sock' dbsize | grep -qx 0"
 }
 
-@test "commands that a provider has renamed: CONFIG is a note, what a take needs a failure" {
+@test "commands that a provider has renamed: CONFIG is a note, one needed to acquire is a failure" {
     start_redis redis --rename-command CONFIG '' --rename-command PEXPIRE ''
     finds 78 "^permissions take, release fail: .*PEXPIRE: ERR unknown command" -r "$URL"
     says "^redis settings note: unknown: ERR unknown command"
     wait_until 5 nothing_left
 }
 
-@test "an old version is reported: 5 with a warning, 4 is not to be trusted; others are named" {
+@test "an old version is reported: 5 with a warning, 4 as unreliable; other servers are named" {
     start_redis
     local info='role:master\r\n'
     fake_redis "instead=INFO=bulk:redis_version:5.0.14\\r\\n$info" "$T/redis.sock"
@@ -314,7 +314,7 @@ without() {
     finds 0 '^redis version note: Dragonfly df-v1\.2, with which' -r "unix://$T/fake.sock"
 }
 
-@test "a Sentinel, and a node of a Cluster, are recognized by their mode" {
+@test "a Sentinel and a Cluster node are recognized by their mode" {
     start_redis
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:sentinel' "$T/redis.sock"
     finds 78 '^redis mode fail: it is a Sentinel' -r "unix://$T/fake.sock"
@@ -322,14 +322,14 @@ without() {
     finds 0 '^redis mode warn: one node of a Cluster' -r "unix://$T/fake.sock"
 }
 
-@test "a slow server is warned of" {
+@test "a slow server is warned about" {
     start_redis
     fake_redis delay=30 "$T/redis.sock"
     finds 0 '^redis latency warn: min [0-9.]+ ms' -r "unix://$T/fake.sock" -t 2s
     says '^trial take ok: [0-9]{2,}\.'
 }
 
-@test "no answer is trusted: nonsense in place of each is no crash, and never good" {
+@test "no answer is trusted: nonsense in place of any answer never crashes dlock and never counts as good" {
     start_redis
     local text mode
     for text in '$-1\r\n' '*-1\r\n' ':9223372036854775807\r\n' '*2\r\n*0\r\n:1\r\n' '-ERR \x07no\r\n' \
@@ -354,7 +354,7 @@ without() {
     done
 }
 
-@test "a server that hangs, from the first or at any question: 69 within the connect timeout" {
+@test "a server that hangs at the start or at any question: 69 within the connect timeout" {
     start_redis
     local start=$(now) command
     fake_redis mute
@@ -369,7 +369,7 @@ without() {
     done
 }
 
-@test "a connection that breaks in the middle of the trial leaves nothing" {
+@test "a connection that breaks in the middle of the trial lock leaves nothing" {
     start_redis
     local call
     for call in 3 4 5 8; do
@@ -380,7 +380,7 @@ without() {
     done
 }
 
-@test "Ctrl-C ends it at once, and leaves nothing" {
+@test "Ctrl-C ends --doctor at once and leaves nothing" {
     start_redis
     fake_redis instead=TIME= "$T/redis.sock"
     run python3 "$TESTS/helpers/ctrl_c.py" asleep --doctor -r "unix://$T/fake.sock" --connect-timeout=60
@@ -399,7 +399,7 @@ without() {
     wait "$HOLDER"
 }
 
-@test "output that cannot be written is no success" {
+@test "output that cannot be written is not a success" {
     start_redis
     fails_with 73 'cannot write' sh -c "dlock --doctor -r '$URL' >/dev/full"
 }
@@ -412,7 +412,7 @@ without() {
     finds 69 '^quorum majority fail: 1 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
 }
 
-@test "a lock directory on a network file system, or in a container, is warned of" {
+@test "a lock directory on a network file system or in a container is warned about" {
     local type
     for type in 'ceph=0x00C36400 warn: ceph: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own'; do
         FAULT_TYPE=$(sed 's/[^=]*=\([^ ]*\) .*/\1/' <<<"$type") LD_PRELOAD=$HELPERS/fault_fstatfs.so doctor --lock-dir="$T/locks"
@@ -420,7 +420,7 @@ without() {
     done
 }
 
-@test "a lock directory where flock(2) is a lock of all bytes of a file is a failure, and a lock file there a warning" {
+@test "a lock directory on which flock(2) locks a file's bytes is a failure, such a lock file a warning" {
     export LD_PRELOAD=$HELPERS/fault_fstatfs.so FAULT_TYPE=0x6969
     doctor --lock-dir="$T/locks"
     equals "$status" 77

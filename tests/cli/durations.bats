@@ -3,7 +3,7 @@
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
-@test "figures for people are cut to what they read; times are local, with their offset" {
+@test "times are rounded for people; times of day are local, with their UTC offset" {
     export DLOCK_BACKEND=file
     TZ=XYZ-5:30 dlock -v --acquire --ttl=1h30m59s long >"$T/token" 2>"$T/said"
     grep -qE ', until .*[0-9]{2}:[0-9]{2}:[0-9]{2} \+0530$' "$T/said"

@@ -23,7 +23,7 @@ secret() {
 
 # --- the key -----------------------------------------------------------------
 
-@test "a hashed name is its SHA-256; the prefix stays as it is" {
+@test "a hashed name is its SHA-256; the prefix is not hashed" {
     equals "$(key abc --hash=sha256)" dlock:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
     equals "$(key abc --hash=sha256 --prefix=p:s:)" p:s:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
     equals "$(key abc --hash=none)" dlock:abc
@@ -31,7 +31,7 @@ secret() {
 }
 
 # Those of its cases whose data is text and whose key has 16 bytes.
-@test "with a secret it is the HMAC-SHA-256 of RFC 4231: cases 1, 6 and 7" {
+@test "with a secret the hash is the HMAC-SHA-256 of RFC 4231: cases 1, 6 and 7" {
     secret '\013' 20
     equals "$(key 'Hi There' --secret-file="$T/made")" dlock:b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7
     secret '\252' 131
@@ -43,7 +43,7 @@ secret() {
 
 # Parse::Lock: OpenSSL::HMAC.hexdigest("SHA256", secret, key), without a secret
 # Digest::SHA256.hexdigest(key), each after "parse-stack:lock:v1:".
-@test "the key is the one that Parse::Lock makes of the same name and secret" {
+@test "the key is the one that Parse::Lock computes from the same name and secret" {
     local name=cron:nightly-rollup prefix=parse-stack:lock:v1:
     printf '%s' 'correct horse battery staple' >"$T/parse"
     chmod 600 "$T/parse"
@@ -52,7 +52,7 @@ secret() {
         "$prefix"596fd281273ac83c3d87abe2ae3965399712780e1f734a63e2a1060211562f50
 }
 
-@test "one newline at the end of the secret is not part of it, a second one is; any byte may be" {
+@test "one newline at the end of the secret is ignored, a second one is not; any byte is allowed" {
     local plain
     plain=$(printf 0123456789abcdef >"$T/made"; chmod 600 "$T/made"; key job --secret-file="$T/made")
     equals "$(key job --secret-file="$T/secret")" "$plain"
@@ -68,7 +68,7 @@ secret() {
 
 # --- locks -------------------------------------------------------------------
 
-@test "names that are hashed exclude each other, on both backends, and are shown by name" {
+@test "hashed names exclude each other on both backends, and are shown by name" {
     start_redis
     local where
     export DLOCK_SECRET_FILE=$T/secret
@@ -88,14 +88,14 @@ secret() {
     [ ! -e "$T/ran" ]
 }
 
-@test "inside the command the lock has its name, and its key needs no secret" {
+@test "inside the command the lock is found by its name, without the secret" {
     run dlock --backend=file --secret-file="$T/secret" job -- sh -c 'echo "$DLOCK_NAME"; dlock --current; dlock -v --extend -t 2h; dlock --release --json'
     equals "${lines[0]}" job
     [[ ${lines[1]} == 'job (file), lease ends in '* ]]
     [[ $output == *'"key":"job"'* ]]
 }
 
-@test "--doctor tells the hashed key, and does not trust a secret that cannot be used" {
+@test "--doctor shows the hashed key, and fails with 78 if the secret cannot be used" {
     export DLOCK_BACKEND=file
     run dlock --hash=sha256 job -- sh -c 'echo "$DLOCK_HELD_KEY"'
     local key=$output
@@ -109,7 +109,7 @@ secret() {
     done
 }
 
-@test "--list shows digests, needs no secret for that, and refuses a pattern of names" {
+@test "--list shows digests, needs no secret, and refuses a pattern of names" {
     export DLOCK_BACKEND=file DLOCK_HASH=sha256
     dlock --acquire -t 60s abc >/dev/null
     run dlock --list
@@ -121,7 +121,7 @@ secret() {
     [[ $status = 0 && ${lines[1]} == 'ba7816bf'* ]]
 }
 
-@test "a plain SHA-256 in Redis has one hint with -v, in files none" {
+@test "a plain SHA-256 in Redis causes one hint with -v, in files none" {
     start_redis
     run dlock -v --hash=sha256 -r "unix://$T/redis.sock" job true
     equals "$(grep -c 'can guess names' <<<"$output")" 1
@@ -133,7 +133,7 @@ secret() {
 
 # --- what is refused ---------------------------------------------------------
 
-@test "a secret that is missing, short, long, or open to others: exit 78 with the file and its source" {
+@test "a secret that is missing, short, long, or readable by others: exit 78 naming the file and its source" {
     local dlock=(dlock --backend=file) file=$T/made
     fails_with 78 "^dlock: job: --secret-file: /nowhere: No such file" "${dlock[@]}" --secret-file=/nowhere job touch "$T/ran"
     mkdir -m 700 "$T/dir"
@@ -158,7 +158,7 @@ secret() {
     [ ! -e "$T/locks/dlock:job.lock" ]
 }
 
-@test "in the memory of a dlock that runs its command there is no copy of the secret" {
+@test "dlock's memory holds no copy of the secret while the command runs" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer keeps what is freed'
     # copies TEXT: how often it is in the memory of the holder.
     copies() {
@@ -184,7 +184,7 @@ P
     wait "$HOLDER"
 }
 
-@test "--hash and --secret-file that do not agree are refused where they meet" {
+@test "--hash and --secret-file that contradict each other are refused with the place of each" {
     local dlock=(dlock --backend=file)
     fails_with 64 '--hash: hmac-sha256 needs a secret' "${dlock[@]}" --hash=hmac-sha256 job true
     DLOCK_HASH=hmac-sha256 fails_with 78 'DLOCK_HASH: hmac-sha256 needs a secret' "${dlock[@]}" job true
@@ -198,7 +198,7 @@ P
     equals "$(key job)" dlock:6b1db5025a8994007171b26e603ea4ed72816ef365fc75dccf1dcd734a0a0610
 }
 
-@test "without OpenSSL a hashed name is exit 78 with the package to install, and other names are locked" {
+@test "without OpenSSL a hashed name fails with 78 and the package to install; other names still work" {
     export LD_PRELOAD=$HELPERS/fault_no_openssl.so FAULT_NO_CRYPTO=1
     fails_with 78 'a hashed name needs OpenSSL 3, in the package libssl3' dlock --backend=file --hash=sha256 job touch "$T/ran"
     # On stderr, the loader of an echo that is for another processor than dlock names the library.
@@ -207,7 +207,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "a hashed name loads libcrypto, and not libssl; any other name neither" {
+@test "a hashed name loads libcrypto but not libssl; other names load neither" {
     [ -z "${STATIC:-}" ] || skip 'a static program'
     [ -z "${SANITIZER:-}" ] || skip 'sanitizers may bring libraries of their own'
     # shellcheck disable=SC2016

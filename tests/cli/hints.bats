@@ -11,7 +11,7 @@ hint() {
     [ ! -e "$T/ran" ] && [ ! -e "$T/locks" ]
 }
 
-@test "dlock alone: a short usage and where help is, on stderr, with status 64" {
+@test "dlock without arguments prints a short usage and where to find help on stderr: exit 64" {
     run sh -c 'dlock 2>/dev/null'
     equals "$status $output" '64 '
     run dlock
@@ -20,7 +20,7 @@ hint() {
 }
 
 # What is near which word is in tests/unit/test_hints.c.
-@test "suggestions for a mistyped option, a forgotten name or command; a value, which may be a password, is not repeated" {
+@test "a mistyped option, a forgotten name or command gets a suggestion; a value, which may be a password, is not repeated" {
     hint '^dlock: --helpp: unknown option; did you mean --help\?$' dlock --helpp job touch ran
     hint 'no command given; did you mean dlock --status\?' dlock status
     hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls, or dlock --lock-file=PATH ls$" dlock ls -al
@@ -32,7 +32,7 @@ hint() {
     equals "$status $output" '0 --helpp -shared'
 }
 
-@test "suggestions for a command that cannot be run" {
+@test "a command that cannot be run gets a suggestion" {
     fails_with 127 'did you mean dlock --status job\?' dlock status job
     fails_with 126 "if ls is the command, the lock's name is missing: dlock NAME -- ls" dlock ls /tmp
     fails_with 127 "cannot run touch ran: No such file or directory; it is one word with spaces in it: -c 'STRING'" dlock job 'touch ran'
@@ -40,7 +40,7 @@ hint() {
     fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
 }
 
-@test "a name with a slash that is the path of a file is warned of; one without a slash is not" {
+@test "a name that is the path of a file is warned about if it contains a slash, otherwise not" {
     touch "$T/file"
     cd "$T"
     fails_with 0 "this name is the path of a file.* use --lock-file=$T/file" dlock "$T/file" true
@@ -52,7 +52,7 @@ hint() {
     [[ $output != *'this name is'* ]]
 }
 
-@test "with --json every failure is an object on stdout, wherever JSON was asked for" {
+@test "with --json every failure is an object on stdout, wherever JSON was requested" {
     local case
     while read -r case; do
         # shellcheck disable=SC2086
@@ -79,7 +79,7 @@ END
     equals "$status $output" '64 '
 }
 
-@test "the codes of failures are those of the manual" {
+@test "the failure codes in JSON are those in the manual" {
     local codes manual
     codes=$(sed -nE 's/^    \[FAIL_[A-Z_]+\] = \{"([A-Z_]+)".*/\1/p' "$TESTS/../src/ui/report.c" | sort)
     manual=$(sed -n '/^\.Sh JSON/,/^\.Sh REPORTS/p' "$TESTS/../doc/dlock-json.5" | sed -nE 's/^\.It Cm ([A-Z_]+)$/\1/p' | sort)
@@ -93,7 +93,7 @@ END
     done
 }
 
-@test "--print-config: each setting, what makes it, and nothing that is secret" {
+@test "--print-config shows each setting and its source, but no secret" {
     mkdir -p "$T/home/.config/dlock"
     printf '%s\n' 'ttl = 6h' 'retry-for = 4s' '[lock cron:*]' 'hold-at-least = 45s' >"$T/home/.config/dlock/dlock.conf"
     local file=$T/home/.config/dlock/dlock.conf
@@ -133,7 +133,7 @@ assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach an
     grep -qxE 'conflict-exit-code = 3 +; --conflict-exit-code' <<<"$output"
 }
 
-@test "--print-config has every setting, and dlock.conf takes its lines back" {
+@test "--print-config shows every setting, and its output is a valid dlock.conf" {
     mkdir -p "$T/home/.config/dlock"
     run dlock --print-config -t 3m --shared --prefix=x: --grace=2s --on-expire=warn --tree --stop-signal=INT -w 3 job
     printf '%s\n' "$output" >"$T/home/.config/dlock/dlock.conf"
@@ -144,7 +144,7 @@ assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach an
         "$(dlock --print-config --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["settings"]))')"
 }
 
-@test "messages name options that there are, and have neither a capital nor a full stop" {
+@test "messages name only options that exist, and have no capital and no full stop" {
     dlock --help >"$T/help"
     run python3 - "$TESTS/../src" "$T/help" <<'END'
 import glob, re, sys
@@ -184,7 +184,7 @@ assert all(line.startswith(("dlock: ", "{")) for line in text.split("\n")[:-1]),
 END
 }
 
-@test "whatever an option, a variable or a name is given, no message disturbs a terminal" {
+@test "no message disturbs a terminal, whatever the value of an option, a variable or a name" {
     local option variable
     : >"$T/said"
     for option in $(dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+=' | grep -oE -- '--[a-z-]+'); do

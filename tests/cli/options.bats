@@ -3,7 +3,7 @@ load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
 # What is right and wrong of each option is in tests/unit/test_options.c.
-@test "wrong usage: exit 64, the lock, the option, its text and what would be right; nothing run, nothing left" {
+@test "wrong usage: exit 64 with the lock, the option, its value and what would be right; nothing is run or left" {
     fails_with 64 '^dlock: no lock name given; usage: dlock' dlock -n
     fails_with 64 '^dlock: --ttl: it needs a value$' dlock --ttl
     fails_with 64 '^dlock: -n: it takes no value$' dlock -n=3 job touch "$T/ran"
@@ -23,18 +23,18 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     [ ! -e "$T/locks" ]
 }
 
-@test "the longest name, the longest token and a lease of days are taken as they are" {
+@test "the longest name, the longest token and a lease of days are accepted unchanged" {
     run dlock --prefix= "--owner=$(printf 'o%.0s' {1..256})" --ttl=1d12h "$(printf 'n%.0s' {1..1024})" -- sh -c 'echo $DLOCK_HELD_TTL'
     equals "$status $output" '0 129600'
 }
 
-@test "foreign text in a message cannot disturb a terminal" {
+@test "text from others in a message cannot disturb a terminal" {
     run dlock $'a\e[31mb' true
     [[ $output != *$'\e'* ]]
     [[ $output == *'a\x1B[31mb'* ]]
 }
 
-@test "Redis asked for but not configured: the option is named, and where a URL was looked for" {
+@test "Redis is requested but not configured: the message names the option and where a URL was looked for" {
     local places="\(DLOCK_REDIS, $T/home/.config/dlock/dlock.conf, /.*/dlock.conf.d/\*.conf, /.*/dlock.conf\)"
     fails_with 78 "--backend: Redis is requested, but none is configured $places; use --redis=URL" dlock --backend=redis job touch "$T/ran"
     fails_with 78 "--backend: Redis is requested, but none is configured $places" dlock --backend=redis --status job
@@ -45,7 +45,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     [ ! -e "$T/ran" ]
 }
 
-@test "--help, --usage and --version work whatever else is wrong, on stdout, and fail if that cannot be written" {
+@test "--help, --usage and --version work whatever else is wrong, print to stdout, and fail if that cannot be written" {
     local option
     for option in --help -h --usage --version -V; do
         run sh -c "dlock --ttl=nonsense $option 2>/dev/null"
@@ -71,7 +71,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     fails_with 64 "^dlock: job: --attach: '5x'" dlock --attach=5x --attach=99999999 job
 }
 
-@test "what belongs to other actions, or to no lock file, is refused with its place" {
+@test "options for other actions or stores, and values that are too long, are refused with the reason" {
     fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
     fails_with 64 'slots: a --lock-file stores no record of it' dlock --lock-file="$T/file" --slots=2 touch "$T/ran"
     fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
@@ -88,7 +88,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     [ ! -e "$T/ran" ]
 }
 
-@test "options that make no sense together, or with an action, are refused as JSON too, and nothing is changed" {
+@test "options that contradict each other or the action are refused, in JSON too, and nothing is changed" {
     local before json='^\{"error":\{"code":"INVALID_ARGUMENT","message":"[^"].*","retryable":(true|false),"details":\{"key":.*\}\}$'
     state() { dlock --status --json job | sed -E 's/"(ttl_remaining|expires_at)":[^,]*,//g; s/"counts":\{[^}]*\},//'; }
     dlock --acquire --owner=me -t 1h job >/dev/null
@@ -121,7 +121,7 @@ ROWS
     dlock --release --owner=me job
 }
 
-@test "--hold-at-least, --pause and --wait-replicas refuse a value or an action that makes no sense, and nothing is run" {
+@test "--hold-at-least, --pause and --wait-replicas refuse an invalid value or action, and nothing is run" {
     table <<'ROWS'
 64 '--hold-at-least: it must not be longer than the lease'     dlock --hold-at-least=2m -t 1m job touch "$T/ran"
 64 '--hold-at-least: a --lock-file stores no record of it'     dlock --lock-file="$T/x" --hold-at-least=1s touch "$T/ran"
@@ -146,7 +146,7 @@ ROWS
     [ ! -e "$T/ran" ]
 }
 
-@test "--heartbeat with --lock-file: the deadline moves on with each sign of life" {
+@test "--heartbeat with --lock-file: each sign of life moves the deadline" {
     command -v systemd-notify >/dev/null || skip 'no systemd-notify'
     cat >"$T/beat" <<'E'
 #!/bin/sh
@@ -157,7 +157,7 @@ E
     equals "$status $output" '0 '
 }
 
-@test "a URL that cannot be parsed is named, and what may be meant" {
+@test "an invalid URL gets a suggestion, but no text that may be a password is repeated" {
     local text
     for text in 127.0.0.1:6379 localhost locks.example '[::1]:6379'; do
         run dlock -r "$text" --backend=redis job touch "$T/ran"
@@ -174,7 +174,7 @@ E
     [ ! -e "$T/ran" ]
 }
 
-@test "--syslog: messages go to syslog as well, and none of them waits for a logger" {
+@test "--syslog: messages go to syslog as well, and none waits for the log daemon" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     cat >"$T/logger.py" <<'P'
 import os, socket, subprocess, sys

@@ -14,7 +14,7 @@ attacked() {
 
 untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U %a' "$PRECIOUS")" 'root 644'; }
 
-@test "a copy that is set-user-ID or set-group-ID refuses all: exit 77, nothing run" {
+@test "a set-user-ID or set-group-ID copy refuses every use: exit 77, nothing is run" {
     [ -z "${SANITIZER:-}" ] || skip 'what looks for leaks cannot trace a program with borrowed rights'
     attacked
     local copy=$T/copy
@@ -34,7 +34,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     [ ! -e "$OPEN/ran" ] && [ ! -e "$OPEN/locks" ]
 }
 
-@test "so does a copy that has capabilities, or of which this cannot be told" {
+@test "a copy with capabilities, or whose capabilities cannot be read, refuses every use too" {
     [ -z "${SANITIZER:-}" ] || skip 'what looks for leaks cannot trace a program with borrowed rights'
     [ -z "${EMULATED:-}" ] || skip 'qemu-user: /proc/self/exe has the capabilities of qemu, not of dlock'
     attacked
@@ -58,7 +58,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     [ -e "$OPEN/ran" ]
 }
 
-@test "a file, link or pipe that another user planted at the place of a lock file or the table: refused, and its target is untouched" {
+@test "a file, link or pipe that another user planted in place of a lock file or the table is refused, and its target is untouched" {
     attacked
     local name
     for name in dlock:job.lock .table-0; do
@@ -89,7 +89,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     dlock --backend=file --lock-dir="$OPEN" job -- true
 }
 
-@test "another user who plants and removes links all the time gets nothing written, and no command run without its lock" {
+@test "another user who keeps planting and removing links gets nothing written and no command run without its lock" {
     attacked
     cat >"$T/plant.py" <<'P'
 import os, sys
@@ -128,7 +128,7 @@ P
     equals "$(grep -cx 0 "$T/statuses")" "$(grep -c x "$T/ran" || true)"
 }
 
-@test "another user can neither read nor take nor remove a lock in a directory for all" {
+@test "another user can neither read nor acquire nor remove a lock in a directory open to all" {
     attacked
     hold_lock job --backend=file --lock-dir="$OPEN"
     local file="$OPEN/dlock:job.lock"
@@ -150,7 +150,7 @@ P
     wait "$HOLDER"
 }
 
-@test "the way that --doctor tells for locks of several users is one" {
+@test "the way to share a lock between users that --doctor suggests works" {
     attacked
     run dlock --doctor --backend=file --lock-dir="$T/locks"
     [[ $output == *'they have another directory'*'--lock-file=PATH, a file that all of them can open, or Redis'* ]]
@@ -163,7 +163,7 @@ P
     wait "$HOLDER"
 }
 
-@test "--lock-file that another user may not open: held is reported, and free is not believed" {
+@test "a --lock-file that the user may not open is reported as held if it is; otherwise exit 77, never free" {
     attacked
     install -m 600 /dev/null "$OPEN/exact"
     hold_lock '' --lock-file="$OPEN/exact"
@@ -174,7 +174,7 @@ P
         "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact"
 }
 
-@test "--report follows no link that another user has made, its own and root's it does" {
+@test "--report follows no link made by another user, but follows the user's own and root's" {
     attacked
     "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/report"
     fails_with 77 'cannot open the report .*(a link that another user has made|Permission denied)' \
@@ -192,7 +192,7 @@ P
     equals "$(dlock --backend=file --lock-dir="$T/locks" --report=/dev/stdout job -- true | grep -c '"key":"job"')" 1
 }
 
-@test "--owner-file is put in the place of a link, and not written through it" {
+@test "--owner-file replaces a link instead of writing through it" {
     attacked
     "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/token"
     dlock --backend=file --lock-dir="$T/locks" --acquire --owner-file="$OPEN/token" job
@@ -201,7 +201,7 @@ P
     dlock --backend=file --lock-dir="$T/locks" --release --owner-file="$OPEN/token" job
 }
 
-@test "configuration that everybody can write to, or that is a pipe, is refused" {
+@test "a configuration file that everybody can write to, or that is a pipe, is refused" {
     mkdir -p "$HOME/.config/dlock"
     echo 'backend = file' >"$HOME/.config/dlock/dlock.conf"
     chmod 646 "$HOME/.config/dlock/dlock.conf"
@@ -215,7 +215,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "configuration that another user or a group decides is refused" {
+@test "a configuration file that another user or a group can change is refused" {
     [ "$(id -u)" -eq 0 ] || skip 'needs root, to give files away'
     local conf=$HOME/.config/dlock/dlock.conf
     mkdir -p "$HOME/.config/dlock"
@@ -244,7 +244,7 @@ P
     [ -e "$OPEN/their_locks" ]
 }
 
-@test "a DLOCK_HELD that is huge, or nonsense, or names a lock of another holder, lets no one in" {
+@test "a DLOCK_HELD that is huge, nonsense, or names another holder's lock lets nobody in" {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     hold_lock job
     local token nonsense
@@ -263,7 +263,7 @@ P
     wait "$HOLDER"
 }
 
-@test "foreign text about a holder cannot disturb a terminal, a log or JSON" {
+@test "text about a holder cannot disturb a terminal, a log or JSON" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     local bad=$'\e]0;title\a\e[2J\r\ndlock: job: released\xff\xe2\x80\xae"}'
@@ -285,7 +285,7 @@ P
     [[ $(dlock --list) == *'a\x1B[2J'* ]]
 }
 
-@test "in a locale that is not UTF-8 foreign text is shown in ASCII, by all that people read" {
+@test "in a locale that is not UTF-8, text from others is shown in ASCII" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     local arguments name=$'Stra\xc3\x9fe' locale # the second byte is C1's APC
@@ -306,7 +306,7 @@ P
     [[ $output == "$name: free"* ]]
 }
 
-@test "values that are huge, and records that are bombs, have an unknown holder, and cost dlock nothing" {
+@test "huge values and malicious records are shown as an unknown holder, and cost dlock nothing" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     redis eval "redis.call('SET', KEYS[1], string.rep('x', 4194304)) return 1" 1 dlock:job >/dev/null
@@ -332,7 +332,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "what another user keeps in a directory is not looked at, and cannot be in the way of a forced release" {
+@test "another user's files in a directory are not read, and cannot block --force-release" {
     attacked
     # It may have any number of files; a record that no guard has locked would be removed.
     mkdir -m 755 "$T/theirs"
@@ -378,7 +378,7 @@ P
     echo "$THIEF" >"$T/thief.pid"
 }
 
-@test "--lock-file: a user who has the name of an ended claim is no holder, whatever the socket" {
+@test "--lock-file: a user who reuses the name of an ended claim does not count as a holder, whatever the socket type" {
     local type
     attacked
     : >"$T/exact"
@@ -398,7 +398,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "--lock-file: in the command, another user whom sudo makes us is inside the lock, and no one beside it is" {
+@test "--lock-file: in the command, a user reached through sudo is inside the lock, and no other process is" {
     attacked
     : >"$OPEN/exact"
     install -m 4755 "$(command -v setpriv)" "$OPEN/sudo"

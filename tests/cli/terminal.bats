@@ -39,21 +39,21 @@ script() { printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1"; }
 
 job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTIONS:+ $OPTIONS}" "$@" </dev/null 3>&- 4>&-; }
 
-@test "Ctrl-Z, jobs, fg and Ctrl-C in bash are as without dlock" {
+@test "Ctrl-Z, jobs, fg and Ctrl-C in bash work as without dlock" {
     job_control bash --norc --noprofile -i
 }
 
-@test "Ctrl-Z, jobs, fg and Ctrl-C in dash are as without dlock" {
+@test "Ctrl-Z, jobs, fg and Ctrl-C in dash work as without dlock" {
     command -v dash >/dev/null || skip 'no dash'
     job_control dash -i
 }
 
-@test "Ctrl-Z, jobs, fg and Ctrl-C in zsh are as without dlock" {
+@test "Ctrl-Z, jobs, fg and Ctrl-C in zsh work as without dlock" {
     command -v zsh >/dev/null || skip 'no zsh'
     job_control zsh -f -i
 }
 
-@test "with --tree as well" {
+@test "Ctrl-Z, jobs, fg and Ctrl-C work with --tree too" {
     OPTIONS=--tree job_control bash --norc --noprofile -i
 }
 
@@ -74,7 +74,7 @@ print("ended", t.end())
 P
 }
 
-@test "the terminal goes away, and dlock leads its session: the command gets SIGHUP, and the lock is free" {
+@test "the terminal of a session that dlock leads goes away: the command gets SIGHUP, and the lock is free" {
     script on_hangup 'trap "exit 5" HUP; echo begun; while :; do sleep 0.01; done'
     local tree
     for tree in '' --tree; do
@@ -86,7 +86,7 @@ P
     done
 }
 
-@test "--attach refuses an interactive shell, unless its pid is given; a script on the terminal may attach" {
+@test "--attach refuses an interactive shell unless its pid is given; a script on the terminal may attach" {
     script attaches 'dlock --attach -t 60s scripted && echo it is "$(dlock --status -q scripted && echo held)"'
     local shell
     for shell in 'bash --norc --noprofile -i' 'dash -i' 'zsh -f -i'; do
@@ -124,7 +124,7 @@ P
     done
 }
 
-@test "Ctrl-C ends a loop of a shell around dlock" {
+@test "Ctrl-C ends a shell loop around dlock" {
     local words
     for words in 'job ./sleeper' '--tree job ./sleeper' 'job setsid ./sleeper' 'a dlock b ./sleeper'; do
         echo "$words"
@@ -139,7 +139,7 @@ P
     done
 }
 
-@test "Ctrl-C and the quit key reach a command that has a process group of its own" {
+@test "Ctrl-C and the quit key reach a command in its own process group" {
     ulimit -c 0
     local tree
     for tree in '' --tree; do

@@ -24,7 +24,7 @@ P
 }
 
 # bats test_tags=slow
-@test "the line is drawn once a second at rest, and at most four times a second with news" {
+@test "the line is redrawn once a second if nothing happens, and at most four times a second otherwise" {
     needs_start_time
     hold_lock job --owner=tok -t 100s
     terminal '
@@ -45,7 +45,7 @@ assert t.end() == 0 and t.screen() == []'
 }
 
 # bats test_tags=slow
-@test "a terminal that becomes narrower or wider in the middle of it shows one line all the same" {
+@test "a terminal resized while the line is drawn still shows one line" {
     needs_start_time
     hold_lock job
     terminal '
@@ -67,7 +67,7 @@ for reflow in (True, False): # side by side
 assert os.wait()[1] == 0 and os.wait()[1] == 0'
 }
 
-@test "a line shows the holder, since when, until when and for how long one has waited" {
+@test "the line shows the holder, since when, until when and how long the caller has waited" {
     needs_start_time
     hold_lock job
     terminal '
@@ -82,7 +82,7 @@ end_hold()
 assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 }
 
-@test "a line shows why a free lock is paused, by whom and until when" {
+@test "the line shows why a free lock is paused, by whom and until when" {
     dlock --pause=60s --message='disk swap' job
     terminal '
 t = Terminal(["dlock", "job", "echo", "ran"], 200)
@@ -93,7 +93,7 @@ subprocess.run(["dlock", "--resume", "job"], check=True)
 assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 }
 
-@test "a wait that is over at once shows nothing" {
+@test "a very short wait shows nothing" {
     hold_lock job
     terminal '
 t = Terminal(["dlock", "-w", "200ms", "-E", "9", "job", "true"])
@@ -102,7 +102,7 @@ t = Terminal(["dlock", "other", "true"])
 assert t.end() == 0 and t.text == "", t.text'
 }
 
-@test "on a terminal a conflict is reported, and names the holder" {
+@test "on a terminal a conflict is reported and names the holder" {
     python3 -c 'import os; os.openpty()' 2>/dev/null || skip 'no pseudo-terminals here'
     hold_lock job
     # A terminal on stderr alone is enough, as in a shell with stdout in a pipe.
@@ -116,7 +116,7 @@ P
     [[ $output == '75 dlock: job: held by '*' (pid '* ]]
 }
 
-@test "Ctrl-C ends what runs on a terminal of the tests, even if SIGINT was ignored where they started" {
+@test "Ctrl-C ends programs on the tests' terminal, even if SIGINT was ignored where the tests started" {
     terminal '
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,7 +126,7 @@ t.type(b"\x03")
 assert t.end() == -2'
 }
 
-@test "at any width the line fits" {
+@test "the line fits any width" {
     needs_start_time
     LOGNAME='日本語ユーザー' hold_lock jóbe$'\u0301'
     terminal '
@@ -150,7 +150,7 @@ for t in [Terminal(["dlock", "jóbe\u0301", "true"], columns) for columns in (20
     assert t.screen() == [] or columns == 1, t.screen()'
 }
 
-@test "the line is gone before anything else is said: a timeout, a signal, an error" {
+@test "the line is removed before any other output: a timeout, a signal, an error" {
     needs_start_time
     hold_lock job
     terminal '
@@ -163,7 +163,7 @@ os.kill(t.pid, 15)
 assert t.end() == -15 and t.screen() == [], t.screen()'
 }
 
-@test "Ctrl-Z and fg: the line comes again, and what the shell has written stays" {
+@test "Ctrl-Z and fg: the line is drawn again, and the shell's output stays" {
     command -v bash >/dev/null
     hold_lock job
     terminal '
@@ -200,7 +200,7 @@ for name in "xterm", "dumb":
 assert os.path.exists(T + "/ran")'
 }
 
-@test "a terminal that is stopped (Ctrl-S) keeps no one from the lock" {
+@test "a terminal stopped by Ctrl-S does not keep dlock from the lock" {
     hold_lock job
     terminal '
 t = Terminal(["dlock", "job", "touch", T + "/ran"])
@@ -216,7 +216,7 @@ t.type(b"\x11")
 assert t.end() == 0'
 }
 
-@test "nothing is drawn with -q, with --json, or where stderr is no terminal" {
+@test "nothing is drawn with -q, with --json, or if stderr is no terminal" {
     hold_lock job
     terminal '
 for command in ("dlock -q -w 1s job true", "dlock --json -w 1s job true >/dev/null", "dlock -E 0 -w 1s job true 2>$T/err", "dlock -E 0 -w 1s job true 2>&1 | cat"):
@@ -226,7 +226,7 @@ for command in ("dlock -q -w 1s job true", "dlock --json -w 1s job true >/dev/nu
 assert open(T + "/err").read() == ""'
 }
 
-@test "TERM=dumb, and no TERM: plain lines without an escape sequence" {
+@test "TERM=dumb or no TERM: plain lines without escape sequences" {
     needs_start_time
     hold_lock job
     terminal '
@@ -237,7 +237,7 @@ for name in "dumb", "":
     assert len(t.screen()) == 2 and re.match(f"dlock: job: waiting: {held} since", t.screen()[0]), t.screen()'
 }
 
-@test "NO_COLOR changes nothing: there are no colours" {
+@test "NO_COLOR changes nothing, because there are no colours" {
     needs_start_time
     hold_lock job
     NO_COLOR=1 terminal '
@@ -245,7 +245,7 @@ t = Terminal(["dlock", "-w", "700ms", "job", "true"], 200)
 assert t.end() == 75 and len(t.draws) == 1 and "\x1b[0" not in t.text and "m" not in re.findall(r"\x1b\[[0-9;?]*(.)", t.text)'
 }
 
-@test "in the C locale all that is not ASCII is escaped" {
+@test "in the C locale everything that is not ASCII is escaped" {
     LOGNAME='日本' hold_lock jób
     terminal '
 t = Terminal(["dlock", "jób", "true"], 200, LC_ALL="C")
@@ -255,7 +255,7 @@ end_hold()
 assert t.end() == 0 and t.screen() == []'
 }
 
-@test "foreign text about the holder, from a client or a record, cannot disturb the terminal" {
+@test "text about the holder, from a client or a record, cannot disturb the terminal" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job token px 60000 >/dev/null
@@ -272,7 +272,7 @@ for columns in (40, 120, 1000):
     assert t.screen() == [], t.screen()'
 }
 
-@test "another client's lock is called that, with its end or without one" {
+@test "another client's lock is shown as such, with its end or without one" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job theirs >/dev/null
@@ -286,7 +286,7 @@ for name, rest in ("job", ", without an end; you are next"), ("other", r", until
     t.end()'
 }
 
-@test "a store that goes away during a wait is reported, and for how long it is tried" {
+@test "a store that goes away during a wait is reported, with how long it will be retried" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job theirs px 600000 >/dev/null
@@ -298,7 +298,7 @@ t.until(lambda t: re.search("redis.sock.*; tried for another 1s at most", t.last
 assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dlock: job: "), t.screen()'
 }
 
-@test "a holder that shares, that was acquired, or that is kept is shown as such" {
+@test "a shared, an acquired and a kept lock are each shown as such" {
     dlock --acquire --slots=1 -t 60s slots >/dev/null
     dlock --acquire -t 60s taken >/dev/null
     dlock --hold-at-least=50s -t 60s kept true
@@ -318,7 +318,7 @@ for name, pattern in (
 }
 
 # A guard that is frozen holds the lock for a script that was killed.
-@test "a holder on this host that has died is named, with what to do" {
+@test "a dead holder on this host is named, with what to do" {
     cat >"$T/script" <<'S'
 #!/bin/sh
 dlock --attach --prefix=nightly: -t 5m job || exit
@@ -347,7 +347,7 @@ t.end()
 assert len(t.screen()) == 1'
 }
 
-@test "so is one whose lock is in Redis" {
+@test "a dead holder of a lock in Redis is named too" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     hold_lock job
@@ -361,7 +361,7 @@ assert len(t.screen()) == 1'
     wait "$(cat "$T/waiter.pid")"
 }
 
-@test "with -v and no terminal: a line at the start of the wait, one a minute, and one at its end" {
+@test "with -v and no terminal: a line at the start of the wait, one a minute, and one at the end" {
     needs_start_time
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     with_suspends hold_lock job
@@ -381,7 +381,7 @@ assert len(t.screen()) == 1'
     equals "$(grep -c waiting "$T/told")" 3
 }
 
-@test "--acquire, --attach and --wait-until-free show it too" {
+@test "--acquire, --attach and --wait-until-free show the line too" {
     needs_start_time
     hold_lock job
     terminal '
@@ -407,7 +407,7 @@ says() {
     [[ $output =~ ^$2$ ]] || { printf '%s\ndoes not match\n%s\n' "$output" "$2" && return 1; }
 }
 
-@test "the line has the place in it, a lock that is kept for others, and room for the holder beside a long name; it is cut at the margin" {
+@test "the line shows the place in the queue, a lock kept for others, and the holder even beside a long name; it is cut at the margin" {
     local ahead place
     for place in 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
         says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3 [(]pid 4711, rollup.sh[)], until .* at the latest; ${place#*:} in line"

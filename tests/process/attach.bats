@@ -4,7 +4,7 @@ load ../both/backend
 load ../lib/attach
 
 # bats test_tags=slow
-@test "in every shell, with set -e, in a substitution, a pipeline and a condition" {
+@test "--attach works in every shell: with set -e, in a substitution, a pipeline and a condition" {
     local shell line
     for shell in sh bash dash zsh; do
         shell=$(command -v "$shell") || continue
@@ -21,7 +21,7 @@ load ../lib/attach
     done
 }
 
-@test "a subshell holds it for as long as the subshell lives, and so does sh -c" {
+@test "a subshell or sh -c that attaches holds the lock for as long as it lives" {
     script job <<<"(dlock --attach job && $stay); touch \$T/next; while [ ! -e \$T/last ]; do sleep 0.01; done"
     start job
     is_locked job
@@ -35,7 +35,7 @@ load ../lib/attach
     released
 }
 
-@test "without a terminal, as cron runs it, and in a CI job whose process group is killed" {
+@test "--attach works without a terminal, as under cron, and in a CI job whose process group is killed" {
     script job <<<"dlock --attach job || exit; $stay"
     env -i PATH="$PATH" T="$T" DLOCK_LOCK_DIR="$T/locks" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
         ${DLOCK_BACKEND:+DLOCK_BACKEND="$DLOCK_BACKEND"} setsid --wait "$T/job" </dev/null >/dev/null 2>"$T/err" 3>&- 4>&- &
@@ -55,7 +55,7 @@ load ../lib/attach
     released
 }
 
-@test "the whole group or cgroup is ended: the guard stays until the script has ended" {
+@test "the whole process group or cgroup is ended: the guard stays until the script has ended" {
     local number
     script job <<<"trap '' TERM; dlock --attach job || exit; $stay"
     start job
@@ -68,7 +68,7 @@ load ../lib/attach
     released
 }
 
-@test "a bad target, or a kernel that cannot pin one, is reported before anything is taken" {
+@test "an invalid target, or a kernel without pidfds, is reported before anything is locked" {
     sleep 0 3>&- 4>&- &
     local dead=$!
     wait "$dead"
@@ -95,7 +95,7 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
-@test "a sandbox that refuses pidfd_send_signal(2): the script is stopped when the lease ends" {
+@test "a sandbox that refuses pidfd_send_signal(2): the script is still stopped when the lease ends" {
     local status=0
     script job <<<"FAULT_ERRNO=1 LD_PRELOAD=$HELPERS/fault_pidfd_send_signal.so dlock --attach -t 2s job || exit; $stay"
     start job
@@ -105,7 +105,7 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
-@test "a process of another user, whom we could not stop: 77" {
+@test "a process of another user, which dlock could not stop, is refused: exit 77" {
     [ "$(id -u)" -eq 0 ] || skip 'not root'
     as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$@"; }
     as_nobody "$DLOCK" --version >/dev/null 2>&1 || skip 'no one cannot run this dlock'
@@ -114,7 +114,7 @@ time.sleep(60)' 3>&- 4>&- &
     is_clean job
 }
 
-@test "a caller that has ended already is not taken for pid 1" {
+@test "a caller that has already ended is not mistaken for pid 1" {
     setsid sh -c '(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; dlock --attach job; echo $? >"$T/status.tmp"; mv "$T/status.tmp" "$T/status") 2>"$T/err" & exit' 3>&- 4>&-
     wait_until 10 test -e "$T/status"
     # The subshell is the caller here; it is what has lost its parent.
@@ -126,7 +126,7 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
-@test "a caller that ends before it is pinned, or right after: nothing is taken, and no other process is meant" {
+@test "a caller that ends while dlock attaches: nothing is locked, and no other process is attached to" {
     local call
     for call in 1 2; do
         rm -f "$T/err" "$T/status"
@@ -138,7 +138,7 @@ time.sleep(60)' 3>&- 4>&- &
     done
 }
 
-@test "a process that adopts orphans is no caller: a process of another session is attached to only by its number" {
+@test "a process that adopted dlock is not its caller: a process of another session is attached to only by its number" {
     # As where the shell that called is gone, and a service manager has dlock instead.
     fails_with 64 'the process that called dlock has ended, or is of another session \(--attach=PID is for that\); nothing is locked' \
         setsid -w dlock --attach job

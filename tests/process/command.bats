@@ -2,7 +2,7 @@
 # What the command gets of its caller's, and the caller of its: as if dlock were not there.
 load ../both/backend
 
-@test "arguments reach the command as they were, whatever they look like, and options end before it" {
+@test "arguments reach the command unchanged, whatever they look like, and options end before the command" {
     table <<'ROWS'
 0 '^<-n><><--><a b><\$x><--><-x>$' dlock job printf '<%s>' -n '' '--' 'a b' '$x' -- -x
 0 '10 -t 20'                        dlock -w 5 job -t 10 -v -- sh -c 'echo $DLOCK_HELD_TTL "$@"' sh -t 20
@@ -22,7 +22,7 @@ ROWS
 ROWS
 }
 
-@test "the command has dlock's stdin and stdout, signal mask and dispositions, and its status passes an ignored SIGCHLD" {
+@test "the command gets dlock's stdin, stdout, signal mask and dispositions; its status is returned despite an ignored SIGCHLD" {
     # The low 31: signals 32 and 33 are the C library's own.
     local trapped plain signals='while read -r name mask; do
         case $name in SigBlk: | SigIgn:) echo "$name" $((0x${mask#????????} & 0x7fffffff)) ;; esac

@@ -18,7 +18,7 @@ contain() {
     echo "$CONTAINER" >"$T/container.pid"
 }
 
-@test "in unshare -p without -f nothing runs that could outlive dlock: 71, and why" {
+@test "under unshare -p without -f, where the command could outlive dlock, nothing is run: exit 71 with the reason" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers, which start processes of their own'
     fails_with 71 'cannot run touch: it would be in a new pid namespace; use unshare -f' \
         unshare -p dlock job touch "$T/ran"
@@ -26,7 +26,7 @@ contain() {
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
 }
 
-@test "as pid 1: TERM is passed on to the command; its status, and nothing said" {
+@test "as pid 1: TERM is passed on to the command, whose status is returned, and nothing is printed" {
     contain dlock job -- sh -c 'trap "echo got TERM; exit 33" TERM; touch "$T/ready"; while :; do sleep 0.01; done'
     wait_until 10 test -e "$T/ready"
     kill -TERM "$(inside)"
@@ -39,7 +39,7 @@ contain() {
     equals "$status $output" '137 '
 }
 
-@test "as pid 1: TERM while it waits for the lock, or for it to be free, ends it, with nothing run" {
+@test "as pid 1: TERM ends a wait for the lock, and one until it is free; nothing is run" {
     local action status command=(touch "$T/ran")
     hold_lock job
     for action in -x --wait-until-free; do
@@ -66,7 +66,7 @@ contain() {
     wait "$CONTAINER"
 }
 
-@test "in a container whose pid 1 does not reap, a run that has ended leaves no process, not even a zombie" {
+@test "in a container whose pid 1 does not reap, a finished run leaves no process, not even a zombie" {
     [ "$(id -u)" -eq 0 ] || skip 'only root can enter a namespace'
     local tree
     contain sleep 600
@@ -88,7 +88,7 @@ contain() {
     [ -e "$T/told" ]
 }
 
-@test "a /proc of another pid namespace is not believed: the command is still stopped, and nothing else" {
+@test "a /proc of another pid namespace is not trusted: the command is still stopped, and nothing else is" {
     sleep 66666 >/dev/null 2>&1 3>&- 4>&- &
     echo $! >"$T/other.pid"
     run timeout 30 unshare -pf --kill-child dlock -t 1s job sleep 600
@@ -105,7 +105,7 @@ hidden() {
 }
 user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexistent'
 
-@test "a holder that /proc hides (hidepid=2) is not said to have ended while it runs, and is when it has" {
+@test "a holder that /proc hides (hidepid=2) is reported as ended only once it has ended" {
     hidden
     use_store redis
     chmod 777 "$T/redis.sock"
@@ -124,7 +124,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     [[ $ended == *', sh; has ended) since '*'; it expires at '*'; to release it now: dlock --force-release job'*"status 75"*', sh; has ended) since '* ]]
 }
 
-@test "what the command starts with another user's rights, and /proc hides, is stopped and waited for" {
+@test "processes that the command starts as another user, and /proc hides, are stopped and waited for" {
     hidden
     cp "$(command -v sleep)" "$T/open/sleep"
     chmod 4755 "$T/open/sleep"
@@ -141,7 +141,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     done
 }
 
-@test "a /proc of another pid namespace: --tree still passes the stop on, and pid 1 stops all in its namespace" {
+@test "a /proc of another pid namespace: --tree still passes the stop on, and pid 1 stops all processes of its namespace" {
     run timeout 30 unshare -pf --kill-child dlock --tree -t 3s --grace=2s job -- bash -c 'trap "echo got TERM; exit 3" TERM; while :; do sleep 0.01; done'
     equals "$status" 124
     [[ $output == *'got TERM'* ]]
@@ -152,7 +152,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     [ ! -e "$T/alive" ]
 }
 
-@test "dlock killed when /proc has gone: the command is killed with it, with --tree too, and no guard keeps the lock" {
+@test "dlock is killed after /proc has gone: the command is killed too, with --tree as well, and no guard keeps the lock" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs /proc, even for its options'
     local tree
     for tree in --no-tree --tree; do
@@ -193,7 +193,7 @@ end_first() {
     wait "$CONTAINER"
 }
 
-@test "two containers of one host that start in the same tick: the second does not run under the first one's lock" {
+@test "two containers on one host start in the same tick: the second does not run under the first one's lock" {
     local store mode
     for store in file redis; do
         use_store "$store"
@@ -214,7 +214,7 @@ end_first() {
     done
 }
 
-@test "two containers of one host that start in the same tick: the second does not release the first one's lock" {
+@test "two containers on one host start in the same tick: the second does not release the first one's lock" {
     local store
     for store in file redis; do
         use_store "$store"
@@ -235,7 +235,7 @@ end_first() {
     done
 }
 
-@test "pid 1 of another session is not attached to, though it is named: an orphan's \$PPID means no script" {
+@test "--attach=1 refuses a pid 1 of another session, which has only adopted the caller" {
     # In a namespace of its own, so that without the check no other process is in danger.
     run timeout 20 unshare -pf --mount-proc --kill-child sh -c 'setsid -w dlock --attach=1 -t 60s job; echo "$?"; dlock --status -q job; echo "$?"'
     equals "$status" 0
@@ -244,7 +244,7 @@ end_first() {
     equals "$status $output" '0 0'
 }
 
-@test "a container inside the lock's command is inside the lock, by the environment" {
+@test "a container inside the lock's command is inside the lock if it has the environment" {
     local store
     for store in file redis; do
         use_store "$store"
@@ -257,7 +257,7 @@ end_first() {
     done
 }
 
-@test "--lock-file in a container: a holder outside is seen, and inside of it no process waits" {
+@test "--lock-file in a container: a holder outside is noticed, and a process inside the lock does not wait" {
     local file=$T/exact mode flock lock="--lock-file=$T/exact"
     for flock in 'flock -n' 'flock -n -s'; do
         run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock"
@@ -275,7 +275,7 @@ end_first() {
     equals "$status $output" '0 ok'
 }
 
-@test "if the pid namespace is not known, an outer lock is found by the environment, not by the processes" {
+@test "if the pid namespace is unknown, an outer lock is found by the environment, not by the processes" {
     local store
     for store in file redis; do
         use_store "$store"

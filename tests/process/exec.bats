@@ -87,7 +87,7 @@ dlock_killed() {
     [ ! -e "$T/ran" ]
     dlock -w 5 job true
 }
-@test "exec hangs: dlock is killed, and so is the command's process" { each dlock_killed; }
+@test "exec hangs: if dlock is killed, so is the command's process" { each dlock_killed; }
 
 let_go() {
     start "$1"
@@ -98,7 +98,7 @@ let_go() {
     kill -TERM "$dlock"
     wait_until 5 gone "$dlock"
 }
-@test "exec hangs for a moment: the start is reported when exec has ended" { each let_go; }
+@test "exec hangs for a moment: the start is reported once exec has succeeded" { each let_go; }
 
 fails_late() {
     start "$1"
@@ -106,9 +106,9 @@ fails_late() {
     ended 127
     grep -q "cannot run $T/slow: No such file or directory" "$T/out"
 }
-@test "exec hangs, and fails: the message and the status are those of any failed exec" { each fails_late '#!/nowhere/sh'; }
+@test "exec hangs, then fails: the message and the status are those of any failed exec" { each fails_late '#!/nowhere/sh'; }
 
-@test "exec hangs beyond the end of the lease: with --on-expire=warn the command runs" {
+@test "exec hangs beyond the end of the lease: with --on-expire=warn the command still runs" {
     local dlock
     slow lease
     start -t 300ms --on-expire=warn
@@ -127,7 +127,7 @@ fails_late() {
     ended 137
 }
 
-@test "a signal that the command's process has before its exec ends it" {
+@test "a signal before the exec of the command ends its process" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_signal_at_start.so run dlock -v job touch "$T/ran"
     equals "$status" 143
@@ -136,7 +136,7 @@ fails_late() {
     is_clean job
 }
 
-@test "a command that ends before dlock looks is reported as started, then as ended" {
+@test "a command that ends before dlock has noticed its start is reported as started, then as ended" {
     local dlock child
     slow lease
     dlock -v job "$T/slow" -c ': >"$T/ran"' 2>"$T/out" 3>&- 4>&- &
@@ -153,13 +153,13 @@ fails_late() {
     [[ $(cat "$T/out") == *"started $T/slow, pid $child"*'ended with status 0'* ]]
 }
 
-@test "a failing exec in the memory that it shares with dlock leaves dlock's errno alone" {
+@test "a failing exec in the memory shared with dlock leaves dlock's errno unchanged" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_errno_kept.so fails_with 127 'cannot run nosuch: No such file or directory' dlock job nosuch
 }
 
 # Each row: the same as env(1), which calls execvp(3).
-@test "the command is found along PATH, and a script that names no interpreter runs in sh" {
+@test "the command is found along PATH, and a script without an interpreter line runs in sh" {
     mkdir "$T/refused" "$T/found" "$T/here"
     : >"$T/refused/prog"
     : >"$T/file"

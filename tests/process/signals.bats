@@ -22,7 +22,7 @@ os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit
     done
 }
 
-@test "dlock dies of the signal that was sent to it and has ended its command, not of one of the command's own" {
+@test "dlock dies of a signal sent to it that ended its command, but not of one that the command sent itself" {
     SIGNALS="${ENDING[*]}" python3 - 3>&- 4>&- <<'P'
 import os, resource, signal, subprocess, sys, time
 hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
@@ -72,7 +72,7 @@ for script, sent, wanted in (("kill -TERM $$", None, 143), ("kill -TERM 0", None
 P
 }
 
-@test "a command that sends TERM to its process group does not get it back from dlock" {
+@test "a command that sends TERM to its process group does not get the signal again from dlock" {
     cat >"$T/group.py" <<'E'
 import os, signal, sys, time
 got = 0
@@ -97,12 +97,12 @@ E
     equals "$(cat "$T/got")" 2
 }
 
-@test "signals from the command to dlock do not come back to it" {
+@test "signals from the command to dlock are not passed back to it" {
     run dlock job -- bash -c 'trap "echo came back" USR1; kill -USR1 $PPID; for i in {1..20}; do sleep 0.01; done; echo end'
     equals "$output" end
 }
 
-@test "TERM to the whole process group: the command's status, and nothing left" {
+@test "TERM to the whole process group: the command's status is returned, and nothing is left" {
     setsid dlock job -- sh -c 'trap "echo x >>$T/terms; exit 5" TERM; touch $T/ready; while :; do sleep 0.01; done' 3>&- 4>&- &
     local session=$! status=0
     wait_until 10 test -e "$T/ready"

@@ -65,7 +65,7 @@ P
     wait "$dlock"
 }
 
-@test "the service manager learns of the wait, that the start takes longer, and that the lock is held" {
+@test "the service manager is told of the wait, of a longer start timeout, and when the lock is held" {
     manager
     unset NOTIFY_SOCKET
     hold_lock job -t 60s
@@ -81,7 +81,7 @@ P
     not told MAINPID
 }
 
-@test "a service manager outside of the virtual machine is told over vsock, with the type that the hypervisor has" {
+@test "a service manager outside the virtual machine is notified over vsock, with the socket type of the hypervisor" {
     local type name
     cat >"$T/manager.py" <<'P'
 import os, socket, sys
@@ -114,7 +114,7 @@ P
     done
 }
 
-@test "a service manager that does not answer over vsock delays no stop" {
+@test "a service manager that does not answer over vsock does not delay the stop" {
     local i plain
     # How long the command ran.
     lasts() {
@@ -129,7 +129,7 @@ P
     false
 }
 
-@test "a service that could not be started is not called ready" {
+@test "a service that could not be started is not reported as ready" {
     manager
     fails_with 127 '' dlock job "$T/nosuch"
     run dlock job true
@@ -153,13 +153,13 @@ P
     wait_until 10 told '^READY=1$'
 }
 
-@test "a stop is reported" {
+@test "a stop is reported to the service manager" {
     manager
     fails_with 124 '' dlock -t 300ms job sleep 60
     wait_until 10 told '^STATUS=the lock job has ended; stopping the command'
 }
 
-@test "a NOTIFY_SOCKET that is nonsense, gone or full does not change what happens" {
+@test "a NOTIFY_SOCKET that is nonsense, gone or full changes nothing" {
     local socket
     for socket in nonsense "$T/nosuch" @ "@dlock-test-nobody" "$(printf '/%0200d' 0)" ''; do
         NOTIFY_SOCKET=$socket run dlock job echo ok
@@ -178,7 +178,7 @@ assert subprocess.run(["dlock", "job", "true"], env=dict(os.environ, NOTIFY_SOCK
 P
 }
 
-@test "messages carry their priority where stderr is a journal stream, and only there" {
+@test "messages carry their priority only if stderr is a journal stream" {
     : >"$T/journal"
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -v job true 2>"$T/journal"; cat "$T/journal"'
     [[ ${lines[0]} == '<6>dlock: job: requesting'* ]]
@@ -190,7 +190,7 @@ P
     [[ ${lines[0]} == 'dlock: job: requesting'* ]]
 }
 
-@test "--heartbeat: all that the command sends goes on to the service manager, but for MAINPID" {
+@test "--heartbeat: everything that the command sends is passed on to the service manager, except MAINPID" {
     manager
     notify
     run dlock --heartbeat job -- sh -c 'notify STATUS=working MAINPID=1 MAINPIDFD=1 "X_A=b c"; WITH_FD=1 notify FDSTORE=1; notify READY=1'
@@ -203,7 +203,7 @@ P
     not told MAINPID
 }
 
-@test "--heartbeat: the last words of the command are passed on too" {
+@test "--heartbeat: the command's last messages are passed on too" {
     manager
     notify
     local i
@@ -214,7 +214,7 @@ P
     done
 }
 
-@test "--heartbeat: systemd-notify works, and gets its answer" {
+@test "--heartbeat: systemd-notify works and gets its answer" {
     command -v systemd-notify >/dev/null || skip 'no systemd-notify'
     local start
     start=$(now)
@@ -223,7 +223,7 @@ P
     within 1000 "$start" # it would wait for 5 s
 }
 
-@test "--heartbeat: the command gets the interval; a service manager's shorter one counts" {
+@test "--heartbeat: the command is told the interval, or the service manager's if that is shorter" {
     run dlock --heartbeat -t 10s --grace=4s job -- sh -c 'echo "$WATCHDOG_USEC ${WATCHDOG_PID-unset} $NOTIFY_SOCKET"'
     [[ $output == '6000000 unset @dlock/'* ]]
     WATCHDOG_USEC=5000000 WATCHDOG_PID=1 run dlock --heartbeat -t 10s --grace=4s job -- sh -c 'echo "$WATCHDOG_USEC ${WATCHDOG_PID-unset}"'
@@ -288,7 +288,7 @@ hardening() {
     echo ReadWritePaths=/run
 }
 
-@test "a real unit of Type=notify, hardened as in the example: activating while it waits, longer than its timeout; active with the lock" {
+@test "a real hardened unit of Type=notify: activating while it waits, even beyond its timeout; active with the lock" {
     mkdir "$T/units"
     cat >"$T/units/job.service" <<U
 [Unit]

@@ -3,7 +3,7 @@
 load ../both/backend
 load ../lib/tree
 
-@test "dlock killed with SIGKILL: the command's descendants are killed too" {
+@test "dlock is killed with SIGKILL: the command's descendants are killed too" {
     dlock -t 60s job -- sh -c 'setsid sh -c "echo \$\$ >$T/session; sleep 600; :" &
         env -i sleep 600 & echo $! >"$T/bare"
         (sh -c "echo \$\$ >$T/orphan; sleep 600; :" &)
@@ -16,7 +16,7 @@ load ../lib/tree
     wait_until 5 not pgrep -P "$(cat "$T/child")"
 }
 
-@test "a nested dlock killed with SIGKILL: what its command has started is killed, and its siblings under the outer lock live" {
+@test "a nested dlock is killed with SIGKILL: its command's processes are killed, their siblings under the outer lock live on" {
     cat >"$T/outer.sh" <<'E'
 dlock -t 60s inner -- sh -c 'setsid sh -c "echo \$\$ >$T/below; sleep 600; :" & sleep 600; :' &
 echo $! >"$T/inner"
@@ -39,7 +39,7 @@ E
     wait_until 5 gone "$(cat "$T/sibling")"
 }
 
-@test "dlock killed while it kills what it has stopped: no process is left, nor left stopped" {
+@test "dlock is killed while it kills stopped processes: none is left, running or stopped" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     local tree
     for tree in '' --tree; do
@@ -52,7 +52,7 @@ E
     done
 }
 
-@test "a sandbox that refuses pidfd_send_signal(2), with whatever error: the command and what it has started are stopped" {
+@test "a sandbox that refuses pidfd_send_signal(2) with any error: the command and its processes are stopped" {
     local error start
     for error in EPERM EACCES ENOSYS; do
         start=$(now)
@@ -75,7 +75,7 @@ E
     wait "$dlock"
 }
 
-@test "a fork bomb that races the walk loses" {
+@test "a fork bomb cannot outrun the kill of its processes" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'only root can become a user without other processes'
     cat >"$T/bomb.py" <<'E'
 import os, signal, time
@@ -96,7 +96,7 @@ E
     not pgrep -u "$user"
 }
 
-@test "processes that live for a moment only, each forking the next, are caught" {
+@test "short-lived processes that each fork the next are caught" {
     cat >"$T/hop.py" <<'E'
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -121,25 +121,25 @@ E
     [ -z "$(ls "$T"/hop? 2>/dev/null)" ]
 }
 
-@test "what double-forked, called setsid and changed its name, even to one with a newline and a parenthesis, is stopped" {
+@test "a descendant that has double-forked, called setsid and changed its name, even to one with a newline and a parenthesis, is stopped" {
     lose_daemon 600 0
     rm "$T/daemon"
     lose_daemon 600 0 $'a\nb) R 1'
 }
 
-@test "if the kernel does not list children, they are still found" {
+@test "children are found even if the kernel does not list them" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     export LD_PRELOAD=$HELPERS/fault_no_children.so
     lose_daemon 600 0
 }
 
-@test "--tree: the guard's first word is lost: the command that runs is not said not to" {
+@test "--tree: the guard's report that the command has started is lost: no failed start is reported" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_recv.so run dlock --tree job -- sh -c 'echo ran; exit 7'
     equals "$status $output" '7 ran'
 }
 
-@test "dlock killed before its child has asked to die with it: no command runs" {
+@test "dlock is killed before its child is tied to its death: no command runs" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_parent_dies.so run dlock job touch "$T/ran"
     equals "$status" 137
@@ -147,7 +147,7 @@ E
     [ ! -e "$T/ran" ]
 }
 
-@test "--tree: dlock killed with SIGKILL takes command and descendants along" {
+@test "--tree: if dlock is killed with SIGKILL, the command and its descendants are killed too" {
     daemon
     dlock --tree job -- sh -c "python3 $T/daemon.py 600 0; echo \$\$ >$T/command; sleep 600" >/dev/null 2>&1 3>&- 4>&- &
     local dlock=$!
@@ -157,7 +157,7 @@ E
     wait_until 10 gone "$(cat "$T/daemon")"
 }
 
-@test "--tree: signals reach the command once, and when it has ended, those that are left" {
+@test "--tree: signals reach the command once, and after its end the processes that are left" {
     cat >"$T/heirs.sh" <<'E'
 bash -c 'trap "echo heir >>$T/got; exit" TERM; echo $$ >$T/heir; while :; do sleep 0.01; done' &
 trap 'echo command >>$T/got' USR1
@@ -176,7 +176,7 @@ E
     equals "$(sort "$T/got" | tr '\n' ' ')" 'command heir '
 }
 
-@test "--tree: a command that is stopped and continued again and again while dlock is frozen: its own status" {
+@test "--tree: a command stopped and continued repeatedly while dlock is frozen: its own status is returned" {
     export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # which stops the process by itself, and hangs where others do
     run timeout 60 python3 - <<'P'
 import os, signal, subprocess, time
@@ -197,7 +197,7 @@ P
     equals "$status $output" '3 '
 }
 
-@test "processes that dlock did not start are left alone, however many, and not waited for" {
+@test "processes that dlock did not start are left alone and not waited for, however many they are" {
     run bash -c 'for i in $(seq 80); do sleep 600 >/dev/null 2>&1 3>&- 4>&- & echo $! >>"$T/others"; done; exec dlock -t 500ms job -- sleep 60'
     equals "$status" 124
     local pid
@@ -207,7 +207,7 @@ P
     done <"$T/others"
 }
 
-@test "a descendant with the pid of a process that dlock did not start, and that has ended, is stopped with the command" {
+@test "a descendant that reuses the pid of an ended process, which dlock did not start, is stopped with the command" {
     run python3 "$TESTS/helpers/with_pid.py" "$(sh -c 'echo $$')" true
     [ "$status" -eq 0 ] || skip "no pid can be chosen: $output"
     cat >"$T/command" <<'E2'
