@@ -31,7 +31,7 @@ print(json.dumps(state, sort_keys=True))'
 }
 
 # bats test_tags=slow
-@test "inside the command --extend and --release need neither name nor token" {
+@test "inside the command --extend and --release need neither a name nor a token" {
     run timeout 30 dlock -t 5s job -- sh -c 'sleep 3; dlock --extend || exit 1; sleep 3; dlock --extend job || exit 2; sleep 1; echo end'
     equals "$status $output" '0 end'
     # The innermost is meant; by name any of them.
@@ -43,7 +43,7 @@ print(json.dumps(state, sort_keys=True))'
 }
 
 # bats test_tags=slow
-@test "released, and kept by --hold-at-least, is not held any more: no process runs as if inside it" {
+@test "a lock released but kept by --hold-at-least is not held: no process runs as if inside it" {
     local status=0 start
     start=$(now)
     dlock --hold-at-least=5s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%3N >$T/in"'
@@ -53,7 +53,7 @@ print(json.dumps(state, sort_keys=True))'
 }
 
 # bats test_tags=slow
-@test "--hold-at-least and --acquire: released, others are refused until then, and --status tells" {
+@test "--hold-at-least with --acquire: after the release others are refused until its end, and --status says so" {
     local start
     start=$(now)
     dlock --acquire --owner=short -t 60s --hold-at-least=3s short >/dev/null
@@ -76,7 +76,7 @@ print(json.dumps(state, sort_keys=True))'
     code 75 LOCK_TIMEOUT dlock --acquire -w 0.1 job
 }
 
-@test "--acquire prints the token and leaves the lock taken; --release gives it back; --json prints until when" {
+@test "--acquire prints the token and keeps the lock; --release gives it back; --json also prints the lease's end" {
     local token before
     token=$(dlock --acquire -t 60s job)
     [[ $token =~ ^[0-9a-f-]{36}$ ]]
@@ -103,7 +103,7 @@ PY
     dlock --release --prefix=dlock:s: --owner=me job
 }
 
-@test "--acquire waits, and tells a conflict from a timeout, and is refused inside a command that holds the lock" {
+@test "--acquire waits, distinguishes a conflict from a timeout, and is refused inside a command that holds the lock" {
     fails_with 64 'an enclosing dlock already holds the lock; .*; use --extend or --release' timeout 20 dlock job -- dlock --acquire job
     code 64 INVALID_ARGUMENT timeout 20 dlock -t 60s job -- dlock --acquire -s job
     dlock --acquire --owner=first -t 60s job >/dev/null
@@ -118,7 +118,7 @@ PY
     dlock --release --owner=second job
 }
 
-@test "with a configured conflict as a success, --acquire has no success without the lock" {
+@test "a conflict exit code configured as 0 does not make --acquire succeed without the lock" {
     dlock --acquire --owner=first -t 60s job >/dev/null
     mkdir -p "$HOME/.config/dlock"
     printf '%s\n' '[lock job]' 'nonblock = yes' 'conflict-exit-code = 0' >"$HOME/.config/dlock/dlock.conf"
@@ -138,7 +138,7 @@ PY
     is_clean free
 }
 
-@test "a lease that was acquired ends by itself" {
+@test "a lease obtained by --acquire ends by itself" {
     local start
     start=$(now)
     dlock --acquire --owner=me -t 1s job >/dev/null
@@ -149,7 +149,7 @@ PY
     is_clean job
 }
 
-@test "--release: by its token alone, once; each failure has its status and code and changes nothing" {
+@test "--release needs only the token and works once; each failure has its own status and code and changes nothing" {
     code 1 LOCK_NOT_FOUND dlock --release --owner=nobody job
     dlock --acquire --owner=me -t 60s job >/dev/null
     dlock --acquire --owner=other -t 60s job2 >/dev/null
@@ -177,7 +177,7 @@ PY
     dlock --release --owner=other job2
 }
 
-@test "--release and --extend of a lease that has ended: not found, and told so" {
+@test "--release and --extend report a lease that has ended as not found" {
     dlock --acquire --owner=me -t 300ms job >/dev/null
     wait_until 10 not is_held job
     code 1 LOCK_NOT_FOUND dlock --extend --owner=me job
@@ -192,7 +192,7 @@ is_held() { dlock --status -q "$1"; }
 # left NAME: milliseconds of the lease.
 left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(1000 * json.load(sys.stdin)["ttl_remaining"]))'; }
 
-@test "--extend: by the TTL of the take, never shorter; --ttl says exactly how long" {
+@test "--extend uses the TTL of the acquire and never shortens; with --ttl it sets exactly that" {
     dlock --acquire --owner=me -t 60s job >/dev/null
     dlock --extend --owner=me -t 30s job
     [ "$(left job)" -le 30000 ]
@@ -226,7 +226,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     equals "$(cat "$T/out")" end
 }
 
-@test "a command that releases its lock runs on, and its status counts" {
+@test "a command that releases its lock runs on, and its status is returned" {
     run timeout 30 dlock -v job -- sh -c 'dlock --release; dlock -n job echo taken by another; sleep 0.3; exit 3'
     equals "$status" 3
     [[ $output == *'taken by another'* ]]
@@ -236,7 +236,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [[ $output == *LOCK_ALREADY_RELEASED*1 ]]
 }
 
-@test "inside, the lock is found by its name in a scrubbed environment, and in its store if the outer command line named one" {
+@test "inside, the lock is found by its name in a scrubbed environment, and in the store that the outer command line named" {
     run timeout 20 dlock -t 60s job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
         sh -c 'dlock --extend 2>&1; dlock --extend job -t 2h && dlock --release job && echo ok'
@@ -253,7 +253,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
         dlock --current "$@" && dlock --extend -t 2h "$@" && dlock --extend "$@" job && dlock --release "$@" && echo ok' sh "${where[@]}"
 }
 
-@test "a command that released its lock is not stopped, whatever others do with it meanwhile" {
+@test "a command that has released its lock is not stopped, whatever others do with the lock" {
     run timeout 30 dlock job -- sh -c 'dlock --release; for i in 1 2 3 4 5 6 7 8 9 10; do env -u DLOCK_HELD setsid dlock job true; done; sleep 0.5; echo ok'
     equals "$status $output" '0 ok'
     # Not even with the same token.
@@ -276,7 +276,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     equals "$status" 4
 }
 
-@test "--force-release takes the lock away, says whose it was, and its command is stopped" {
+@test "--force-release removes the lock and reports its holder, whose command is stopped" {
     code 1 LOCK_NOT_FOUND dlock --force-release job
     hold_lock job -t 60s --owner=me
     run dlock --force-release job
@@ -294,7 +294,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     code 1 LOCK_NOT_FOUND dlock --release --owner=me job
 }
 
-@test "a loss by --force-release says so and by whom: to the holder, and later to its token, and to each of those who share" {
+@test "a loss by --force-release is reported with its author to the holder, later to its token, and to each sharer" {
     local by="taken away by eve\\\\x1B\\[31m@$(hostname)"
     hold_lock job -t 60s --owner=me
     LOGNAME=$'eve\e[31m' dlock --force-release job
@@ -331,7 +331,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     fails_with 1 'it is free|is gone$' dlock --release --owner=c shared
 }
 
-@test "--owner-file: made 0600 once the lock is taken, read by --extend and --release" {
+@test "--owner-file: created with mode 0600 once the lock is acquired, read by --extend and --release" {
     umask 0
     run dlock --acquire --owner-file="$T/token" -t 60s job
     equals "$(cat "$T/token")" "$output"
@@ -346,7 +346,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner-file="$T/token" job
 }
 
-@test "--owner-file: a file that cannot be written or read is reported, and nothing is taken" {
+@test "--owner-file: a file that cannot be written or read is reported, and nothing is acquired" {
     fails_with 73 'cannot write the owner file' dlock --acquire --owner-file="$T/nosuch/token" job
     is_clean job
     mkdir "$T/folder"
@@ -371,7 +371,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/empty" job
 }
 
-@test "a token that could not be printed is not left behind as a lock" {
+@test "if the token cannot be printed, no lock is left behind" {
     fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire -t 60s job >/dev/full'
     run dlock --status job
     equals "$status" 1

@@ -7,7 +7,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
 
 # --- the life of the lock ---------------------------------------------------
 
-@test "with a configured conflict as a success, a script whose lock is held by another ends" {
+@test "a conflict exit code configured as 0 still ends a script whose lock is held by another" {
     script job <<<"dlock --attach job || exit; $stay"
     start job
     mkdir -p "$HOME/.config/dlock"
@@ -23,7 +23,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
-@test "the first line of a script: held until the script ends, and nothing is said" {
+@test "a script with --attach in its first line holds the lock until it ends, without a message" {
     script job <<<"dlock --attach job || exit; $stay; exit 7"
     start job
     is_locked job
@@ -34,7 +34,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     equals "$(cat "$T/out" "$T/err")" ''
 }
 
-@test "a script that ends in whatever way gives the lock back within a second" {
+@test "a script gives the lock back within a second, however it ends" {
     local way begin
     script job <<<"dlock --attach job || exit; $stay"
     for way in KILL TERM INT SEGV; do
@@ -48,7 +48,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     done
 }
 
-@test "the next script, with -n, is not refused while the guard of the one before it gives the lock back" {
+@test "the next script with -n is not refused while the previous one's guard gives the lock back" {
     local guard begin
     script job <<<"dlock --attach -n job || exit; $stay"
     start job
@@ -64,7 +64,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
-@test "held by another: 75, and the script's || exit ends it; with -w it waits its turn" {
+@test "a script whose lock is held by another: 75, and its || exit ends it; with -w it waits for its turn" {
     hold_lock job
     script job <<<'dlock -n --attach job || exit; echo ran'
     run "$T/job"
@@ -86,7 +86,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
-@test "two locks of a script: each has its guard" {
+@test "a script with two locks: each has its own guard" {
     script job <<<"dlock --attach a && dlock --attach b || exit; $stay"
     start job
     is_locked a
@@ -97,7 +97,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released b
 }
 
-@test "the same lock again in the same script, in what it runs or becomes, or inside a dlock: held already" {
+@test "attaching the same lock again in the script, in what it runs or becomes, or inside a dlock: already held" {
     script job <<<"dlock --attach job || exit; dlock -v --attach job; sh -c 'dlock -n --attach job; dlock -n job echo inside'; $stay"
     start job
     equals "$(guards | wc -w)" 1
@@ -117,7 +117,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
-@test "a share or a slot that the script has is not taken once more" {
+@test "a shared lock or a slot that the script holds is not acquired again" {
     local mode
     for mode in --shared --slots=2; do
         script job <<<"dlock $mode --attach job || exit; dlock -v $mode --attach job; dlock -v $mode job echo inside; $stay"
@@ -132,7 +132,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     done
 }
 
-@test "--attach=PID: for the life of that process; inside another one's lock it is held by another" {
+@test "--attach=PID holds the lock for that process's life; inside another process's lock it is held by another" {
     sleep 60 3>&- 4>&- &
     local other=$!
     echo "$other" >"$T/other.pid"
@@ -144,7 +144,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
-@test "--json prints the lease, even if it is held already" {
+@test "--json prints the lease, even if the lock is already held" {
     script job <<<'dlock --json --attach --owner=me --prefix=dlock:s: job || exit; dlock --json --attach --prefix=dlock:s: job'
     run "$T/job"
     equals "$status" 0
@@ -160,7 +160,7 @@ P
     released s:job
 }
 
-@test "the guard has nothing open of the caller's, nor stays in its directory or session" {
+@test "the guard keeps none of the caller's descriptors, directory or session" {
     mkdir "$T/there"
     script job /bin/bash <<<"exec 9>'$T/file'; flock 9; cd '$T/there'; dlock --attach job || exit; exec 9>&-; $stay"
     start job
@@ -174,7 +174,7 @@ P
     released
 }
 
-@test "a lock directory given by a path from here stays the same one" {
+@test "a relative lock directory stays the same one if the script changes its directory" {
     cd "$T"
     script job <<<"dlock --lock-dir=locks -t 4s --attach job || exit; $stay"
     start job
@@ -190,7 +190,7 @@ P
 
 # --- what ends the start ----------------------------------------------------
 
-@test "a signal ends the wait, and leaves nothing" {
+@test "a signal ends the wait and leaves nothing" {
     hold_lock job
     dlock --attach job 3>&- 4>&- &
     local waiter=$! status=0
@@ -203,7 +203,7 @@ P
     released
 }
 
-@test "the target ends while its lock is waited for: the wait ends" {
+@test "the target ends during the wait for its lock: the wait ends" {
     hold_lock job
     sleep 60 3>&- 4>&- &
     local other=$! status=0
@@ -220,7 +220,7 @@ P
     released
 }
 
-@test "a guard that cannot watch is none: 71, and the lock is given back" {
+@test "a guard that cannot watch the script: exit 71, and the lock is given back" {
     fails_with 71 'cannot start the thread that watches the lease: .*; nothing is locked' \
         env LD_PRELOAD="$HELPERS/fault_pthread_create.so" dlock --attach job
     released
@@ -261,7 +261,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     kill -0 "$OTHER"
 }
 
-@test "the guard is killed while it starts: 71, and the lock is given back" {
+@test "the guard is killed while it starts: exit 71, and the lock is given back" {
     local status=0
     attach_slowly
     kill -KILL "$GUARD"
@@ -271,7 +271,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     wait_until 5 is_clean job
 }
 
-@test "the lease is over before the guard has started: 71" {
+@test "the lease ends before the guard has started: exit 71" {
     local status=0
     attach_slowly -t 4s
     wait "$DLOCK_PID" || status=$?
@@ -295,7 +295,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     [[ $(dlock --status --json job) == *'"losses":1'* ]]
 }
 
-@test "a script that is deaf to TERM is killed with all that it runs, before the lease is over" {
+@test "a script that ignores TERM is killed with all that it runs before the lease ends" {
     script child <<<"trap '' TERM; echo \$\$ >>\"\$T/pids\"; [ \$1 = 0 ] && sleep 60 || \"\$T/child\" \$((\$1 - 1)); :"
     script job <<<"trap '' TERM; dlock -t 2s --attach job || exit; setsid \"\$T/child\" 3 & \"\$T/child\" 3 & sleep 60 & $stay"
     start job
@@ -310,7 +310,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     while read -r pid; do not lives "$pid"; done <"$T/pids"
 }
 
-@test "the script ends on TERM, what it runs does not: the lock stays until that is killed too" {
+@test "the script ends on TERM but its processes do not: the lock is held until they are killed too" {
     script child <<<"trap '' TERM; echo \$\$ >\"\$T/child.pid\"; while :; do sleep 0.01; done"
     script job <<<"dlock -t 3s --grace=2s --attach job || exit; \"\$T/child\" & $stay"
     start job
@@ -325,7 +325,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     released
 }
 
-@test "a stop lets no script go on to its next step, whoever ends first" {
+@test "a stopped script never reaches its next step, whichever of its processes ends first" {
     local i status
     script job /bin/bash <<<'dlock --attach job || exit; for i in {1..20}; do sleep 60 & done; touch "$T/here"; wait %1; echo published >>"$T/published"'
     for i in {1..10}; do
@@ -339,7 +339,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     [ ! -e "$T/published" ]
 }
 
-@test "with hardly a descriptor free, what the script runs is stopped with it, or nothing is locked" {
+@test "with almost no free descriptors the script's processes are stopped with it, or nothing is locked" {
     local limit status
     script job <<<"ulimit -n \$1; dlock --attach -t 600ms --grace=200ms job\$1 || exit
         sh -c 'trap \"\" TERM; echo \$\$ >\"\$0\"; sleep 600; :' \"\$T/pid\$1\" & sleep 600"
@@ -359,7 +359,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     wait_until 5 is_unguarded
 }
 
-@test "processes that left the script's tree, and other people's, are left alone" {
+@test "processes outside the script's tree, and those of other users, are left alone" {
     sleep 60 3>&- 4>&- &
     echo $! >"$T/other.pid"
     script job <<<"dlock -t 1s --attach job || exit; $stay"
@@ -369,7 +369,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     kill -0 "$(cat "$T/other.pid")"
 }
 
-@test "a script that is stopped is killed too" {
+@test "a script suspended by SIGSTOP is killed too" {
     script job <<<"dlock -t 1s --attach job || exit; kill -STOP \$\$; $stay"
     "$T/job" >/dev/null 2>"$T/err" 3>&- 4>&- &
     local status=0
@@ -378,7 +378,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     released
 }
 
-@test "a lost lock: the script is stopped at once, and told" {
+@test "a lost lock: the script is stopped at once, with a message" {
     script job <<<"trap 'exit 3' TERM; dlock --attach job || exit; $stay"
     local way
     for way in steal overwrite; do
@@ -394,7 +394,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     done
 }
 
-@test "--on-expire=warn: one line, and the script runs on" {
+@test "--on-expire=warn: one line is printed, and the script runs on" {
     script job <<<"dlock -q -t 500ms --on-expire=warn --attach job || exit; $stay; exit 4"
     start job
     wait_until 10 grep -q "the lease of 500ms has ended; job (pid $SCRIPT) runs on without the lease" "$T/err"
@@ -403,7 +403,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     equals "$(wc -l <"$T/err")" 1
 }
 
-@test "frozen with its guard beyond the lease, the script is stopped on waking, whoever wakes first" {
+@test "a script frozen with its guard beyond the lease is stopped on waking, whichever wakes first" {
     local first second guard status
     for first in guard script; do
         script job <<<"dlock -t 1500ms --attach job || exit; $stay"
@@ -424,7 +424,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     done
 }
 
-@test "a suspend beyond the lease: the script is stopped on waking, and told" {
+@test "the host is suspended beyond the lease: the script is stopped on waking, with a message" {
     script job <<<"dlock -t 1h --attach job || exit; $stay"
     with_suspends start job
     local status=0
@@ -436,7 +436,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     grep -q 'the lease of 1h has ended' "$T/err"
 }
 
-@test "the script ends after its lease while the guard is frozen: that is reported" {
+@test "the script ends after its lease while the guard is frozen: the overrun is reported" {
     script job <<<"dlock -t 1s --attach job || exit; $stay"
     start job
     local guard
@@ -460,7 +460,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
 
 # --- the lock in the script's hands -----------------------------------------
 
-@test "dlock --release in the script, without a name: released, the guard goes, the script runs on" {
+@test "dlock --release without a name in the script: the lock is released, the guard ends, the script runs on" {
     script job <<<"dlock --attach job || exit; dlock --release || exit; $stay"
     start job
     wait_until 5 is_unguarded
@@ -469,7 +469,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     equals "$(cat "$T/err")" ''
 }
 
-@test "dlock --release without a name, once more: already released, and the lock around the script stays" {
+@test "a second dlock --release without a name: already released, and the lock around the script stays" {
     script job <<'E'
 dlock --attach job || exit
 dlock --release || exit
@@ -502,14 +502,14 @@ E
     steal job >/dev/null 2>&1 || true
 }
 
-@test "dlock --extend in the script, without a name: the script outlives its first lease" {
+@test "dlock --extend without a name in the script: the script outlives its first lease" {
     script job <<<'dlock -t 2s --attach job || exit; dlock --extend -t 20s || exit; sleep 2.5; echo ran'
     run "$T/job"
     equals "$status ${lines[-1]}" '0 ran'
     released
 }
 
-@test "dlock --current in the script names the locks, the innermost first" {
+@test "dlock --current in the script lists the locks, the innermost first" {
     script inner <<<'dlock --attach c && dlock --attach d && dlock e dlock --current --json'
     script job <<<'dlock --attach b || exit; dlock --current --json; dlock a "$T/inner"; exit'
     run dlock outer "$T/job"
@@ -518,7 +518,7 @@ E
     released b
 }
 
-@test "leftovers of a killed guard are found by no one, and removed" {
+@test "the files that a killed guard leaves are ignored and removed" {
     script job <<<"dlock --attach job || exit; $stay; dlock --current"
     start job
     kill -KILL "$(guards)"
@@ -529,7 +529,7 @@ E
     steal job >/dev/null 2>&1 || true
 }
 
-@test "nonsense in the place of an attachment's file is looked past" {
+@test "nonsense in the file of an attachment is ignored" {
     echo text >"$T/precious"
     script job <<<"dlock --attach job || exit
         for text in '' x '1 1' '99999999999999999999999999 1 file a dlock:b' \"\$(printf %09000d 0)\"; do

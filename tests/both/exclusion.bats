@@ -3,7 +3,7 @@ load backend
 
 waits() { dlock --status job | grep -q '1 waiting'; }
 
-@test "a conflict: -n does not wait and is silent, -v names the holder, -E sets the status, nothing is run" {
+@test "a conflict: -n does not wait and prints nothing, -v names the holder, -E sets the status, nothing is run" {
     hold_lock job -t 60
     table <<'ROWS'
 75 '^$' dlock -n job touch "$T/ran"
@@ -22,7 +22,7 @@ ROWS
     is_locked job
 }
 
-@test "-w waits that long and no longer" {
+@test "-w waits as long as it says, and no longer" {
     hold_lock job
     local start
     start=$(now)
@@ -35,7 +35,7 @@ ROWS
     [ "$status" -eq 75 ]
 }
 
-@test "a waiter has the lock when its holder ends" {
+@test "a waiter acquires the lock when its holder ends" {
     hold_lock job
     dlock -w 30 job -- sh -c "[ -e '$T/held.end' ] && echo ran >'$T/ran'" 3>&- &
     local waiter=$!
@@ -47,7 +47,7 @@ ROWS
     is_clean job
 }
 
-@test "twenty at once: never two at the same time, and all of them run" {
+@test "twenty processes at once: never two in the lock at the same time, and each gets its turn" {
     local i
     for i in {1..20}; do
         dlock job -- sh -c "mkdir '$T/inside' && echo x >>'$T/count' && rmdir '$T/inside' || echo overlap >>'$T/bad'" 3>&- &
@@ -58,7 +58,7 @@ ROWS
     is_clean job
 }
 
-@test "other names and prefixes are other locks, the same owner token is no key to a lock" {
+@test "another name or prefix is another lock, even with the same owner token" {
     hold_lock job --owner=me
     table <<'ROWS'
 0  '' dlock -n job2 true

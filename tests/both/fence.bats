@@ -3,7 +3,7 @@
 load backend
 load ../lib/fence
 
-@test "the fence rises over releases, a holder that is killed, and leases that end" {
+@test "the fence keeps rising after releases, after a killed holder, and after leases that end" {
     local i
     for i in {1..20}; do rises; done
     holder -t 2s
@@ -14,7 +14,7 @@ load ../lib/fence
     rises
 }
 
-@test "the fence rises over a lock that was taken away, or overwritten" {
+@test "the fence keeps rising after a lock was removed or overwritten" {
     local what
     for what in steal overwrite; do
         holder
@@ -25,7 +25,7 @@ load ../lib/fence
     done
 }
 
-@test "the fence rises over a store that is emptied" {
+@test "the fence keeps rising after the store was emptied" {
     rises
     local i
     for i in {1..5}; do
@@ -37,7 +37,7 @@ load ../lib/fence
     done
 }
 
-@test "the fence rises in another store than the last one" {
+@test "the fence keeps rising if the lock moves to another store" {
     rises
     case $BACKEND in
         file) DLOCK_LOCK_DIR=$T/other rises ;;
@@ -49,7 +49,7 @@ load ../lib/fence
     rises
 }
 
-@test "the fence rises where many take the lock, in the order in which they had it" {
+@test "the fences of many processes rise in the order in which they acquired the lock" {
     local i takers=()
     for i in {1..6}; do
         sh -c 'for i in 1 2 3; do dlock -w 60 job -- sh -c "echo \$DLOCK_FENCE" >>"$T/fences" || exit; done' 3>&- 4>&- &
@@ -60,7 +60,7 @@ load ../lib/fence
     sort -n -u -c "$T/fences"
 }
 
-@test "the fence rises although the clock steps back, by little or much, and on from there" {
+@test "the fence keeps rising if the clock steps back, by little or much, and from there on" {
     use_own_wall
     local by
     rises
@@ -80,7 +80,7 @@ load ../lib/fence
     off_by 172800 "$LAST"
 }
 
-@test "the fence rises although the clock steps back while the lock is held" {
+@test "the fence keeps rising if the clock steps back while the lock is held" {
     use_own_wall
     rises
     holder -t 60s

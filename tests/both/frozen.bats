@@ -104,17 +104,17 @@ who() {
 }
 
 # bats test_tags=slow
-@test "dlock, its command or both, frozen by a cgroup (v2) beyond the lease: stopped on waking, 124" {
+@test "dlock, its command or both frozen by a cgroup (v2) beyond the lease: the command is stopped on waking, 124" {
     frozen_beyond v2
 }
 
 # bats test_tags=slow
-@test "dlock, its command or both, frozen by a cgroup (v1) beyond the lease: stopped on waking, 124" {
+@test "dlock, its command or both frozen by a cgroup (v1) beyond the lease: the command is stopped on waking, 124" {
     frozen_beyond v1
 }
 
 # bats test_tags=slow
-@test "dlock, its command or both, frozen by SIGSTOP beyond the lease: stopped on waking, 124" {
+@test "dlock, its command or both frozen by SIGSTOP beyond the lease: the command is stopped on waking, 124" {
     local what pids
     for what in dlock command both; do
         hold_lock job -t 1500ms
@@ -134,7 +134,7 @@ who() {
 # In what follows the passing of the lease, or of a part of it, is the subject:
 # there is nothing else to wait for than the time.
 
-@test "dlock frozen beyond its lease says 124 on waking, never 0" {
+@test "dlock frozen beyond its lease exits with 124 on waking, even if the command has succeeded" {
     dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
     local dlock=$!
     wait_until 10 test -s "$T/started"
@@ -147,7 +147,7 @@ who() {
     is_told "$T/err"
 }
 
-@test "dlock, its command or both, frozen by SIGSTOP for less than the lease: as if nothing had happened" {
+@test "dlock, its command or both frozen by SIGSTOP for less than the lease: the run goes on as if nothing had happened" {
     local what pids
     for what in dlock command both; do
         hold_lock job -t 10s
@@ -189,11 +189,11 @@ frozen_briefly() {
     done
 }
 
-@test "dlock, its command or both, frozen by a cgroup (v2) for less than the lease: as if nothing had happened" {
+@test "dlock, its command or both frozen by a cgroup (v2) for less than the lease: the run goes on as if nothing had happened" {
     frozen_briefly v2
 }
 
-@test "dlock, its command or both, frozen by a cgroup (v1) for less than the lease: as if nothing had happened" {
+@test "dlock, its command or both frozen by a cgroup (v1) for less than the lease: the run goes on as if nothing had happened" {
     frozen_briefly v1
 }
 
@@ -203,13 +203,13 @@ with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
 # A test cannot suspend its host: a clock of dlock's own leaps, as dlock finds it on waking. The
 # leases are so long that what ends has ended by the leap.
 
-@test "a suspend beyond the lease: stopped on waking, 124" {
+@test "the host is suspended beyond the lease: the command is stopped on waking, 124" {
     with_suspends hold_lock job -t 1h
     suspended 3601
     was_stopped
 }
 
-@test "a suspend that ends within the grace: the command is stopped on waking, and has what remains of it" {
+@test "the host wakes from a suspend within the grace: the command is stopped, and has the rest of the grace" {
     local status=0
     printf '%s\n' 'trap "echo \$(dlock --status --json job) >$T/told; exit 3" TERM; >$T/in; while :; do sleep 0.03; done' >"$T/stays"
     with_suspends dlock -t 1h --grace=20m job -- bash "$T/stays" 2>"$T/err" 3>&- 4>&- &
@@ -224,7 +224,7 @@ with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
     [ -s "$T/told" ] # it was not killed
 }
 
-@test "a suspend that ends before the grace: as if nothing had happened, and the lease is that much shorter" {
+@test "the host wakes from a suspend before the grace: the run goes on with that much less of its lease" {
     with_suspends hold_lock job -t 1h --grace=1m
     suspended 1800
     if [ "$BACKEND" = file ]; then # whose lease is on the same clock
@@ -246,7 +246,7 @@ wall_has_jumped() {
     equals "$output" "$year"
 }
 
-@test "a wall clock that jumps by a year while the command runs stops nothing" {
+@test "a wall clock that jumps by a year stops no running command" {
     local years year
     for years in 1 -1; do
         set_wall 0

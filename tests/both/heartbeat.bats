@@ -15,7 +15,7 @@ E
 }
 
 # bats test_tags=slow
-@test "--heartbeat: the warning at 90 % is said anew for an extended lease" {
+@test "--heartbeat: the warning at 90 % is printed again for an extended lease" {
     cat >"$T/warned.py" <<'E'
 import os, socket, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -32,7 +32,7 @@ E
 }
 
 # bats test_tags=slow
-@test "--heartbeat: the extended lease is the one that others see" {
+@test "--heartbeat: other processes see the extended lease" {
     beats
     dlock --heartbeat -t 4s --grace=200ms job -- python3 "$T/beat.py" 0.5 12 >/dev/null 2>&1 3>&- 4>&- &
     local dlock=$!
@@ -45,7 +45,7 @@ E
 }
 
 # bats test_tags=slow
-@test "--heartbeat: a command that hangs loses its lock: stopped a TTL after its last sign of life" {
+@test "--heartbeat: a command that hangs is stopped one TTL after its last sign of life" {
     beats
     local start
     start=$(now)
@@ -79,7 +79,7 @@ E
     grep -q 'the lock is lost' "$T/err"
 }
 
-@test "--heartbeat: a command that never gives a sign has its TTL and no more" {
+@test "--heartbeat: a command that never sends a sign of life has one TTL and no more" {
     run dlock --heartbeat -t 1s job sleep 600
     equals "$status" 124
 }
@@ -89,7 +89,7 @@ E
     equals "$status" 124
 }
 
-@test "--heartbeat: a lost lock is not won back by a sign of life" {
+@test "--heartbeat: a sign of life does not win back a lost lock" {
     beats
     dlock --heartbeat -t 2s job -- python3 "$T/beat.py" 0.1 600 >/dev/null 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
@@ -100,7 +100,7 @@ E
     is_theirs job
 }
 
-@test "--heartbeat: a flood of signs neither hangs the command nor burdens the store" {
+@test "--heartbeat: a flood of signs of life neither hangs the command nor burdens the store" {
     beats
     local calls start=$EPOCHSECONDS
     run dlock --heartbeat -t 2s job -- python3 "$T/beat.py" 0 20000
@@ -112,7 +112,7 @@ E
     fi
 }
 
-@test "--heartbeat: a sign of life sent in time counts, though dlock was frozen when it came" {
+@test "--heartbeat: a sign of life sent in time counts, even if dlock was frozen when it came" {
     cat >"$T/late.py" <<'E'
 import json, os, signal, socket, subprocess, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

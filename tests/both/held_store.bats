@@ -17,7 +17,7 @@ stale_line() {
     dlock "${STORE[@]}" "$@" job -- sh -c 'echo "$DLOCK_HELD"'
 }
 
-@test "what the outer command line says of the store counts inside: for --current, --extend, --status, --wait-until-free, --pause, --release and the same lock" {
+@test "the outer command line's store is used inside: for --current, --extend, --status, --wait-until-free, --pause, --release and the same lock" {
     set_store
     cat >"$T/inside.sh" <<'S'
 set -x
@@ -45,7 +45,7 @@ S
     DLOCK_HASH=sha256 fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" job -- env -u DLOCK_HASH dlock -v job true
 }
 
-@test "--no-prefix and the like on the inner command line drop what DLOCK_HELD says" {
+@test "--no-prefix and similar options of the inner command line override DLOCK_HELD" {
     set_store
     hold_lock job "${STORE[@]}"
     fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" --prefix=other: job -- dlock "${STORE[@]}" -v -n job true
@@ -57,7 +57,7 @@ S
     wait "$HOLDER"
 }
 
-@test "an option of the inner command line wins over DLOCK_HELD, and DLOCK_HELD over the configuration" {
+@test "options of the inner command line take precedence over DLOCK_HELD, and DLOCK_HELD over the configuration" {
     set_store
     start_redis other
     export DLOCK_REDIS=unix://$T/other.sock DLOCK_BACKEND=auto
@@ -79,7 +79,7 @@ S
     fails_with 0 ': taken \(file' timeout 20 dlock "${STORE[@]}" job -- dlock -v --prefix=p: job true
 }
 
-@test "a lock of another name is where the configuration says, whatever the lock around it" {
+@test "a lock of another name is in the configured store, whatever the lock around it" {
     set_store
     hold_lock other
     fails_with 75 'held by' timeout 20 dlock "${STORE[@]}" job -- dlock -v -n other true
@@ -87,7 +87,7 @@ S
     wait "$HOLDER"
 }
 
-@test "a stale DLOCK_HELD changes nothing: the lock is acquired where the configuration says, without a word" {
+@test "a stale DLOCK_HELD changes nothing: the lock is acquired in the configured store, without a message" {
     set_store
     local line
     line=$(stale_line)
@@ -109,7 +109,7 @@ S
     [ ! -e "$T/locks" ]
 }
 
-@test "an attached script finds the store of its lock; that of a lock directory, with --lock-dir" {
+@test "an attached script finds the store of its lock; one in a lock directory needs --lock-dir" {
     set_store
     local inside=()
     [ "$BACKEND" = redis ] || inside=(--lock-dir="$T/locks") # in which the record of the lock is
@@ -119,7 +119,7 @@ S
     [[ $output == "job ($BACKEND), lease ends in"*ok ]]
 }
 
-@test "a DLOCK_HELD whose store is nonsense counts for nothing, though the lock is held by its token" {
+@test "a DLOCK_HELD that names no valid store is ignored, even if its token holds the lock" {
     hold_lock job -t 60s
     local rest word
     rest=$(tr '\0' '\n' <"/proc/$(cat "$T/held")/environ" | sed -n 's/^DLOCK_HELD=[^ ]* //p')

@@ -15,7 +15,7 @@ runs() {
 }
 
 # bats test_tags=slow
-@test "--history: the last 32 runs, and no more" {
+@test "--history shows at most the last 32 runs" {
     local i
     for i in {1..35}; do dlock job sh -c "exit $i" || true; done
     equals "$(history_of job '[r["status"] for r in s["runs"]] == list(range(35, 3, -1))')" True
@@ -24,7 +24,7 @@ runs() {
     [[ ${lines[33]} =~ ^'32 runs in '[0-9a-z.]+', 0 succeeded, longest ' ]]
 }
 
-@test "--history: of a name that never ran, no run is known, and the exit status is 1" {
+@test "--history of a name that never ran says so, and exits with 1" {
     fails_with 1 '' dlock -q --history job
     run dlock --history job
     equals "$status $output" '1 job: no run is known'
@@ -35,7 +35,7 @@ runs() {
     fails_with 64 '--history' dlock --lock-file="$T/exact" --history
 }
 
-@test "--history: the run that ended last comes first, with start, host, end, length and TTL" {
+@test "--history shows the run that ended last first, with start, host, end, length and TTL" {
     dlock -t 1h job true
     fails_with 7 '' dlock -t 30m job sh -c 'exit 7'
     fails_with 143 '' dlock job sh -c 'kill $$'
@@ -52,7 +52,7 @@ runs() {
     [[ ${lines[7]} == 'the longest of the last 5 runs was stopped after 1.'*'s; a TTL of 10s may be enough' ]]
 }
 
-@test "--history: a lost run has no length" {
+@test "--history shows no length for a lost run" {
     hold_lock job -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"
     wait_until 20 is_free job
@@ -61,7 +61,7 @@ runs() {
 }
 is_free() { ! dlock --status -q "$1"; }
 
-@test "--history: shared holders and slots count, what did not run does not, and --remember=0 removes it all" {
+@test "--history counts shared holders and slots, but not what did not run; --remember=0 removes it all" {
     dlock -s job true
     dlock --slots=2 job true
     hold_lock job -t 60s
@@ -75,7 +75,7 @@ is_free() { ! dlock --status -q "$1"; }
     fails_with 1 'no run is known' dlock --history job
 }
 
-@test "--history: at 40, 80 and 200 columns each line of a run fits, in ASCII and in UTF-8" {
+@test "--history: each line of a run fits 40, 80 and 200 columns, in ASCII and in UTF-8" {
     runs 2 job -t 1s sleep 0.3
     fails_with 124 '' dlock -t 1s job sleep 60
     PYTHONPATH=$TESTS/helpers timeout 60 python3 - <<'P'
@@ -108,12 +108,12 @@ takes() {
 # took SECONDS NAME: a success that took that long by the wall clock.
 took() { at "$1" dlock --release --owner="$(at 0 dlock --acquire "$2")" --exit-status=0 "$2"; }
 
-@test "--history: a run whose clock was set back has no length, and is not usual" {
+@test "--history: a run whose clock was set back has no length, and is not counted as usual" {
     took -60 job
     equals "$(history_of job '(s["runs"][0]["status"], s["runs"][0]["duration"], s["succeeded"], s["typical"])')" '(0, None, 1, None)'
 }
 
-@test "an estimate: runs of 10 to 41 minutes are usually 12m; after 8m, about 4m are left" {
+@test "an estimate: after runs of 10 to 41 minutes 12m are usual; after 8m, about 4m are left" {
     local minutes
     for minutes in 41 11 13 10 12; do took $((minutes * 60)) job; done
     equals "$(history_of job '[int(s["typical"][m]) for m in ("median", "p90", "longest", "runs")] + [int(t) for t in s["half_between"]]')" \
@@ -132,7 +132,7 @@ successes() {
     wait
 }
 
-@test "an estimate: --status and a wait that ran out say what is usual, from five successes on" {
+@test "an estimate: from five successes on, --status and a wait that timed out say how long runs usually take" {
     successes 4 job 3
     hold_lock job -t 60s
     [[ $(dlock --status job) != *usually* ]]
@@ -159,7 +159,7 @@ successes() {
 }
 is_longer() { [[ $(dlock --status "$1") == *'; longer than usual (usually '* ]]; }
 
-@test "an estimate: the line of a wait shows a bar, what is left, and how long until one's turn" {
+@test "an estimate: the waiting line shows a bar, the time left, and the time until the caller's turn" {
     needs_start_time
     successes 5 job 4
     hold_lock job -t 60s
@@ -183,7 +183,7 @@ P
 
 sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1" ]]; }
 
-@test "advice on the TTL: after a run that used more than 80 % of it, once, and --doctor" {
+@test "advice on the TTL: given once after a run that used more than 80 % of it, and by --doctor" {
     set_wall 0
     dlock job sleep 0.1
     [[ $(dlock --doctor job || true) == *'note  ttl '*'1h; the last run took '*'; a TTL of 10s would have been enough'*'-> a shorter --ttl'* ]]
@@ -214,7 +214,7 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
     equals "$status $output" '0 '
 }
 
-@test "advice on the TTL: again if no other run has used as much of it for 36 hours" {
+@test "advice on the TTL: repeated if no other run has used as much of it for 36 hours" {
     local name
     for name in early late; do
         at 9 dlock --release --owner="$(at 0 dlock --acquire -t 10s $name)" --exit-status=0 $name

@@ -2,7 +2,7 @@
 # --hold-at-least: a crontab line on many hosts runs once each time.
 load backend
 
-@test "--hold-at-least: after a faster command others are refused until then, and not longer" {
+@test "--hold-at-least: after a shorter command others are refused until its end, and no longer" {
     local start
     start=$(now)
     run dlock --hold-at-least=60s -t 60s third echo ran
@@ -22,7 +22,7 @@ load backend
     is_clean job
 }
 
-@test "--hold-at-least: of hosts that start one after the other within that time one runs it" {
+@test "--hold-at-least: of hosts that start one after the other within that time, one runs the command" {
     local i
     for i in {1..8}; do
         dlock -n -E 0 --hold-at-least=5s job -- sh -c 'echo ran >>"$T/runs"'
@@ -54,7 +54,7 @@ start_stalled() {
 is_stopped() { grep -q '^State:.*stopped' "/proc/$1/status"; }
 began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)["last_success"]["began_at"])')"; }
 
-@test "a request that is long on its way: --hold-at-least and --once-per count from the take" {
+@test "a request delayed on its way: --hold-at-least and --once-per count from the moment when the lock was granted" {
     dlock before true
     start_stalled --hold-at-least=2s -t 60s job true
     wait "$STALLED"
@@ -62,7 +62,7 @@ began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, s
     [ "$(began job)" -ge "$TAKEN" ]
 }
 
-@test "--hold-at-least: also when dlock is killed" {
+@test "--hold-at-least counts even if dlock is killed" {
     hold held
     dlock --hold-at-least=3s -t 4s job -- "$T/held.sh" >/dev/null 2>&1 3>&- 4>&- &
     local dlock=$! start
@@ -76,7 +76,7 @@ began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, s
     [ $(($(now) - start)) -ge 2800 ]
 }
 
-@test "--hold-at-least: a command that is slower, could not be run or has lost the lock holds nothing" {
+@test "--hold-at-least adds nothing for a command that took longer, could not be run or lost the lock" {
     row_holds 0 '' dlock --hold-at-least=300ms -t 60s job sleep 0.5
     is_clean job
     row_holds 0 '^next$' dlock -n job echo next
@@ -90,7 +90,7 @@ began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, s
     fails_with 0 '^next$' dlock -n -v job echo next
 }
 
-@test "--hold-at-least: processes that the command leaves behind are not inside the lock any more" {
+@test "--hold-at-least: processes that the command leaves behind are no longer inside the lock" {
     dlock --hold-at-least=60s -t 60s job -- sh -c '(until [ -e "$T/go" ]; do sleep 0.01; done
         dlock -v -n job echo inside >"$T/out" 2>&1; echo $? >"$T/status.tmp"; mv "$T/status.tmp" "$T/status") >/dev/null 2>&1 &' 3>&- 4>&-
     touch "$T/go"

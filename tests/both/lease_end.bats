@@ -2,7 +2,7 @@
 load backend
 
 # bats test_tags=slow
-@test "a lease that was changed is shown as it was last set, and its grace is a tenth of that" {
+@test "a changed lease is shown as last set, and its grace is a tenth of that" {
     local start=$(now)
     fails_with 124 'the lease, last set to (3|2\.[0-9])s, ends in [0-9]+ms; stopping the command with SIGTERM$' \
         dlock -t 1h job -- sh -c 'dlock --extend --ttl=3 && exec sleep 60'
@@ -15,7 +15,7 @@ load backend
 }
 
 # bats test_tags=slow
-@test "a grace that was given counts as given, and is shown if a lease was set no longer" {
+@test "an explicit --grace is kept if the lease changes, and is mentioned if the new lease is no longer than the grace" {
     local start=$(now)
     fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
         dlock -t 1h --grace=30s job -- sh -c 'dlock --extend --ttl=20 && exec sleep 60'
@@ -27,7 +27,7 @@ load backend
         env DLOCK_GRACE=30s dlock -t 1h --on-expire=warn job -- sh -c 'env -u DLOCK_GRACE dlock --extend --ttl=3 && exec sleep 4'
 }
 
-@test "a command that outlives its lease is stopped with TERM: exit 124, and told" {
+@test "a command that outlives its lease is stopped with TERM: exit 124, with a message" {
     fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM \(--ttl' \
         dlock -t 1s --grace=500ms job -- sh -c "trap 'echo got TERM; exit 0' TERM; while :; do sleep 0.01; done"
     [[ $output == *'got TERM'* ]]
@@ -35,7 +35,7 @@ load backend
     is_clean job
 }
 
-@test "one that is deaf to TERM is killed when the lease ends, not later" {
+@test "a command that ignores TERM is killed when the lease ends, not later" {
     local start
     start=$(now)
     run dlock -t 1s job -- sh -c "trap '' TERM; while :; do sleep 0.01; done"
@@ -53,18 +53,18 @@ load backend
     [[ $output != *'got TERM'* ]]
 }
 
-@test "--stop-signal is what is sent first" {
+@test "--stop-signal is the signal sent first" {
     run dlock -t 1s --grace=700ms --stop-signal=USR1 job -- sh -c "trap 'echo got USR1; exit 0' USR1; while :; do sleep 0.01; done"
     [ "$status" -eq 124 ]
     [[ $output == *'got USR1'* ]]
 }
 
-@test "a stopped command is killed too" {
+@test "a command suspended by SIGSTOP is killed too" {
     run dlock -t 1s job -- sh -c 'kill -STOP $$; sleep 60'
     [ "$status" -eq 124 ]
 }
 
-@test "a command that ends in time is never called stopped" {
+@test "a command that ends in time is never reported as stopped" {
     local i
     for i in {1..10}; do
         run dlock -t 2s job sleep 0.01
@@ -73,7 +73,7 @@ load backend
     done
 }
 
-@test "the next holder's command never starts before the stopped one is gone" {
+@test "the next holder's command never starts before the stopped one has ended" {
     dlock -t 500ms job -- sh -c "trap '' TERM; echo \$\$ >'$T/first'; while :; do sleep 0.01; done" 2>/dev/null 3>&- &
     wait_until 10 test -s "$T/first"
     run dlock -w 20 job -- sh -c "kill -0 $(cat "$T/first") && echo overlap"
@@ -81,7 +81,7 @@ load backend
     [[ $output != *overlap* ]]
 }
 
-@test "--on-expire=warn: the command runs on, two warnings come, and its status counts" {
+@test "--on-expire=warn: the command runs on, two warnings are printed, and its status is returned" {
     run dlock -t 300ms --on-expire=warn job -- sh -c 'sleep 0.6; exit 5'
     [ "$status" -eq 5 ]
     equals "$(grep -c 'the lease of 300ms has ended; the command runs on without the lease' <<<"$output")" 1
@@ -117,7 +117,7 @@ late() {
     esac
 }
 
-@test "the warning at 90 % names --ttl, once" {
+@test "the warning at 90 % names --ttl and is printed once" {
     late
     equals "$(grep -c '90 % of the lease is over.*--ttl' "$T/err")" 1
     late -q
@@ -125,7 +125,7 @@ late() {
 }
 
 # A shell whose child ends before its own signal comes would go on.
-@test "a stop lets no script go on to its next step, whoever ends first" {
+@test "a stopped script never reaches its next step, whichever of its processes ends first" {
     local i status script='for i in {1..20}; do sleep 60 & done; touch "$T/here"; wait %1; echo published'
     for i in {1..20}; do
         status=0
@@ -139,7 +139,7 @@ late() {
     equals "$(cat "$T/out")" ''
 }
 
-@test "a stop lets no script go on in a pipeline either, nor when it was stopped" {
+@test "a stopped script never reaches its next step in a pipeline either, nor if it was suspended" {
     local i status script
     for script in 'sh -c "touch \"\$T/here\"; exec sleep 60" | { cat; echo published; }' \
         '(sleep 60 & wait $!; echo published) & sleep 0.02; kill -STOP $!; touch "$T/here"; wait; echo published' \
@@ -157,7 +157,7 @@ late() {
     equals "$(cat "$T/out")" ''
 }
 
-@test "with hardly a descriptor free, what the command has started is stopped with it, or nothing is run" {
+@test "with almost no free descriptors the command's processes are stopped with it, or nothing is run" {
     local limit status
     for limit in {10..24}; do
         (
@@ -176,7 +176,7 @@ late() {
     equals "$status" 124
 }
 
-@test "with too few descriptors the command is not run at all, rather than stopped a moment later" {
+@test "with too few descriptors the command is not run at all, instead of being stopped a moment later" {
     local limit status ran=0
     for limit in {8..20}; do
         status=0
@@ -193,7 +193,7 @@ late() {
     [ "$ran" -gt 0 ]
 }
 
-@test "a stderr that the command fills while dlock writes to it does not put off the stop: pipe, socket, terminal" {
+@test "a stderr that the command fills while dlock writes to it does not delay the stop: pipe, socket, terminal" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD='' run timeout -s KILL 60 python3 - <<'P'
 import os, socket, subprocess
@@ -208,7 +208,7 @@ P
     equals "$output" $'124\n124\n124'
 }
 
-@test "a stderr that takes nothing does not put off the stop" {
+@test "a stderr that accepts nothing does not delay the stop" {
     local start
     start=$(now)
     run python3 - <<'P'

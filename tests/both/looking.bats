@@ -5,7 +5,7 @@ load backend
 # query EXPRESSION: of the JSON object `s` on stdin.
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
-@test "--status: a free lock is free: exit status 1" {
+@test "--status of a free lock exits with 1" {
     run dlock --status job
     equals "$status $output" '1 job: free'
     run dlock --status --json job
@@ -19,7 +19,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     [[ $status = 1 && $output == 'job: free, released '* ]]
 }
 
-@test "--status: the holder, since when, until when, and whether that process lives" {
+@test "--status shows the holder, since when, until when, and whether its process lives" {
     unset LOGNAME USER
     hold_lock job -t 60s --owner=me
     run dlock --status job
@@ -41,7 +41,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$(dlock --status --json job | query 's["alive"]')" False
 }
 
-@test "--status of several names: an answer for each, in their order; 0 only if all are held" {
+@test "--status of several names answers for each in order; 0 only if all are held" {
     hold_lock held -t 60s
     run dlock --status held free
     equals "$status" 1
@@ -57,7 +57,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     fails_with 64 'with --lock-file there is no NAME' dlock --status held free --lock-file=x a b --
 }
 
-@test "looking never takes: it counts as nothing and blocks no one" {
+@test "reading a lock's state never acquires it, is not counted, and blocks nobody" {
     local before
     hold_lock job -t 60s
     before=$(dlock --status --json job | query '(s["counts"]["takes"], s["counts"]["conflicts"], s["counts"]["timeouts"], s["fence"])')
@@ -76,7 +76,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     wait $!
 }
 
-@test "the counters: takes, conflicts, timeouts, losses, waited and held" {
+@test "the counters count acquires, conflicts, timeouts, losses, and time waited and held" {
     dlock job sleep 0.2
     hold_lock job -t 60s
     fails_with 75 '' dlock -n job true
@@ -105,7 +105,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
 
 sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
 
-@test "--status tells how many wait; one that leaves is not counted any more" {
+@test "--status shows how many wait, without those that have left" {
     hold_lock job -t 60s
     local pids=() i
     for i in 1 2 3; do
@@ -121,7 +121,7 @@ sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1"
     sees_waiters 0 job
 }
 
-@test "--list: held locks as a table, by pattern and prefix; nothing held, nothing said" {
+@test "--list shows held locks as a table, by pattern and prefix; if none is held, it prints nothing" {
     run dlock --list
     equals "$status $output" '0 '
     dlock free true
@@ -147,7 +147,7 @@ sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1"
     equals "$(dlock --list --json | while read -r line; do query '(s["key"], s["locked"])' <<<"$line"; done | wc -l)" 5
 }
 
-@test "--list: names that disturb are escaped, and the table fits the terminal" {
+@test "--list escapes names that would disturb the terminal, and its table fits the terminal" {
     dlock --acquire -t 60s "$(printf 'ünïcödé-%0150d' 0)" >/dev/null
     dlock --acquire -t 60s 'pre\x1b' >/dev/null
     run timeout 20 python3 - <<'PY'
@@ -173,7 +173,7 @@ PY
     equals "$status $output" '0 '
 }
 
-@test "--list: an empty list says so on a terminal, and prints nothing elsewhere" {
+@test "--list with no locks says so on a terminal, and prints nothing elsewhere" {
     command -v script >/dev/null || skip 'no script(1)'
     row_holds 0 '^no locks are held.?$' script -qec 'dlock --list' /dev/null
     row_holds 0 '^no locks are held.?$' script -qec 'dlock --list --all' /dev/null
@@ -186,7 +186,7 @@ PY
     [[ $status = 0 && $output == NAME*$'\njob '* && $output != *'are held'* ]]
 }
 
-@test "--wait-until-free returns when the lock is free, and takes nothing" {
+@test "--wait-until-free returns when the lock is free, without acquiring it" {
     run dlock --wait-until-free job
     equals "$status $output" '0 '
     dlock --acquire --owner=me -t 60s job >/dev/null
@@ -209,7 +209,7 @@ PY
     within 2000 "$start"
 }
 
-@test "--wait-until-free has no success while the lock is held, whatever is configured, nor waits for the command that it runs in" {
+@test "--wait-until-free never succeeds while the lock is held, whatever is configured, nor waits for the command it runs in" {
     hold_lock job
     table <<'ROWS'
 75 '' env DLOCK_CONFLICT_EXIT_CODE=0 dlock --wait-until-free -n job
@@ -220,7 +220,7 @@ PY
 ROWS
 }
 
-@test "--current: the locks that this runs under, the innermost first; none: exit status 1" {
+@test "--current lists the locks that it runs under, the innermost first; exit 1 if there are none" {
     run dlock --current
     equals "$status $output" '1 '
     run timeout 20 dlock -t 60s outer -- dlock -t 60s inner -- dlock --current
@@ -235,7 +235,7 @@ ROWS
     equals "$status $output" '1 '
 }
 
-@test "an unreachable store is not a free lock" {
+@test "a store that cannot be reached is not reported as a free lock" {
     case $BACKEND in
         redis)
             run dlock --retry-for=0.3 -r "unix://$T/nosuch.sock" --status job

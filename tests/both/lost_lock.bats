@@ -5,7 +5,7 @@ load backend
 without() { LD_PRELOAD=$HELPERS/fault_$1.so FAULT_UNTIL=$T/allowed "${@:2}"; }
 
 # bats test_tags=slow
-@test "no thread can be started: the command is not stopped; a loss, an extension, heartbeats and the end of the lease count" {
+@test "no thread can be started: the command runs on, and a loss, an extension, heartbeats and the lease's end still count" {
     local no_thread='dlock: job: cannot start the thread that watches the lease: Resource temporarily unavailable; trying again'
     run without pthread_create dlock job sleep 1.5
     equals "$status $output" "0 $no_thread"
@@ -30,7 +30,7 @@ for i in range(14):
     is_clean job
 }
 
-@test "the thread and the guard are started as soon as that is possible; until then there is a warning" {
+@test "a thread and a guard that cannot be started are started as soon as possible, with a warning until then" {
     local call pid
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     for call in fork pthread_create; do
@@ -51,7 +51,7 @@ for i in range(14):
     done
 }
 
-@test "a lock taken away while the command runs: stopped at once, told, exit 124" {
+@test "a lock removed while the command runs: the command is stopped at once, with a message, exit 124" {
     hold_lock job
     sleep 0.5 # the first check is over, the next one comes after ten seconds
     local start=$(now) status=0
@@ -64,7 +64,7 @@ for i in range(14):
     gone "$(cat "$T/held")"
 }
 
-@test "a lost lock stops grandchildren and daemons of the command too, deaf ones as well" {
+@test "a lost lock also stops the command's grandchildren and daemons, even those that ignore TERM" {
     cat >"$T/family.sh" <<'E'
 setsid sh -c 'trap "" TERM; echo $$ >$T/daemon; while :; do sleep 0.01; done' &
 (sh -c 'echo $$ >$T/grandchild; exec sleep 600'; :)
@@ -80,7 +80,7 @@ E
     gone "$(cat "$T/grandchild")"
 }
 
-@test "a lock overwritten by another client: stopped at once, and theirs is not touched" {
+@test "a lock overwritten by another client: the command is stopped at once, and the new lock is not touched" {
     hold_lock job
     sleep 0.5 # as above
     local start=$(now) status=0
@@ -91,12 +91,12 @@ E
     is_theirs job
 }
 
-@test "a lock lost just before the command ends is reported: never 0" {
+@test "a lock lost just before the command ends is reported: never exit 0" {
     fails_with 124 'the lock (was lost before the command ended|is lost)' \
         dlock job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job"
 }
 
-@test "--on-expire=warn: after the loss dlock sleeps until the command ends" {
+@test "--on-expire=warn: after a loss dlock sleeps until the command ends" {
     hold_lock job -t 2s --on-expire=warn
     steal job
     wait_until 10 grep -q 'the lock is lost' "$T/held.err"
@@ -110,7 +110,7 @@ E
     not grep -q '90 %' "$T/held.err"
 }
 
-@test "--on-expire=warn: a lost lock is reported, and the command's status counts" {
+@test "--on-expire=warn: a lost lock is reported, and the command's status is returned" {
     hold_lock job -t 10s --on-expire=warn
     steal job
     wait_until 10 grep -q 'the lock is lost: .*; the command runs on' "$T/held.err"

@@ -8,7 +8,7 @@ memory_of() {
     echo "$(awk '/^Private_Dirty:/ { print $2 }' "/proc/$1/smaps_rollup") $(awk '/^VmHWM:/ { print $2 }' "/proc/$1/status")"
 }
 
-@test "a holder and a waiter have less than 0.45 MB of their own, and at their peak 1 MB more than flock" {
+@test "a holder and a waiter use less than 0.45 MB of their own, and at their peak 1 MB more than flock" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     local pid own peak least
     exec 5>"$T/file"

@@ -4,14 +4,14 @@ load backend
 
 member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
-@test "-m is --message" {
+@test "-m is short for --message" {
     dlock --acquire -t 60s -m 'ticket 42' job >/dev/null
     equals "$(dlock --status --json job | member message)" 'ticket 42'
     dlock --pause=60s -mmaintenance other >/dev/null
     fails_with 75 'paused by .*; message: maintenance$' dlock -n other true
 }
 
-@test "--message is shown to waiters, by --status, --list and JSON, and is gone with the release" {
+@test "--message is shown to waiters, by --status, --list and JSON, and removed by the release" {
     hold_lock job -t 60s --message='ticket 42: new index'
     fails_with 75 'lease ends in [0-9a-z]+; message: ticket 42: new index$' dlock -v -n job true
     fails_with 75 'gave up after [0-9a-z.]+: held by .*[)] since .*, lease ends in [0-9a-z]+; message: ticket 42: new index$' \
@@ -33,7 +33,7 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
     [ "$BACKEND" = file ] || not grep -q ticket <<<"$(redis hgetall '{dlock:job}:meta')"
 }
 
-@test "--message of a shared holder, and of one that keeps the lock after its release" {
+@test "--message of a shared holder, and of one that keeps the lock after its release, is shown" {
     hold_lock shared -t 60s -s --message=reading
     fails_with 75 ': reading$' dlock -v -n shared true
     end_hold
@@ -46,7 +46,7 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
     [[ $status = 0 && $output == *'released and kept'* && $output != *'over soon'* ]]
 }
 
-@test "DLOCK_MESSAGE, and --no-message" {
+@test "DLOCK_MESSAGE sets the message, and --no-message removes it" {
     DLOCK_MESSAGE=from-ci dlock --acquire job >/dev/null
     equals "$(dlock --status --json job | member message)" from-ci
     DLOCK_MESSAGE=from-ci dlock --acquire --no-message other >/dev/null
@@ -70,7 +70,7 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
 
 waiting() { [ "$(dlock --status --json "$2" | member waiters)" = "$1" ]; }
 
-@test "--status -v and JSON list the waiters in order, with what the store knows of them" {
+@test "--status -v and JSON list the waiters in order, with what the store knows about them" {
     local i pids=() hosts
     hold_lock job -t 60s
     for i in 1 2; do

@@ -2,7 +2,7 @@
 # Nobody waits for themselves for ever.
 load backend
 
-@test "a lock inside the same lock: the inner command runs at once, and the outer one's lock stays" {
+@test "a lock inside the same lock: the inner command runs at once, and the outer one keeps the lock" {
     run timeout 20 dlock -t 60 --owner=outer job -- dlock job -- sh -c 'echo "$DLOCK_HELD_OWNER"; echo "$DLOCK_HELD"'
     equals "$status" 0
     equals "${lines[0]}" outer
@@ -13,7 +13,7 @@ load backend
     [[ $output == *'an enclosing dlock already holds the lock'* && $output == *held ]]
 }
 
-@test "the inner command's status is its own; -n, -w and locks between do not matter, another prefix is another lock" {
+@test "a lock inside the same lock returns the inner command's status, whatever -n, -w and locks between; another prefix is another lock" {
     table <<'ROWS'
 9   '^$'    timeout 20 dlock job dlock job -- sh -c 'exit 9'
 127 'cannot run nosuchcommand: No such file' timeout 20 dlock job dlock job nosuchcommand
@@ -25,7 +25,7 @@ ROWS
     equals "$(grep -c ': taken (' <<<"$output")" 2
 }
 
-@test "with a scrubbed environment the ancestor is found by its process" {
+@test "with a scrubbed environment the enclosing dlock is found by its process" {
     run timeout 20 dlock job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c 'env | grep -q DLOCK_HELD || { dlock job echo ok; dlock -n job echo ok; }'
     equals "$output" 'ok
@@ -41,7 +41,7 @@ ok'
     equals "$status $output" '0 ok'
 }
 
-@test "a child that outlives the outer command is not inside its lock any more" {
+@test "a child that outlives the outer command is no longer inside its lock" {
     dlock job -- sh -c '(until [ -e "$T/go" ]; do sleep 0.01; done; dlock -n job echo taken anew >"$T/out" 2>&1; touch "$T/done") >/dev/null 2>&1 &' 3>&- 4>&-
     hold_lock job -t 60s
     touch "$T/go"
@@ -51,7 +51,7 @@ ok'
     wait "$HOLDER"
 }
 
-@test "leftovers of an ended run with the same --owner are not inside the next run, and do not release it" {
+@test "what an ended run leaves is not inside the next run with the same --owner, and does not release its lock" {
     local mode
     for mode in '' -s --slots=2; do
         rm -f "$T/go" "$T/done" "$T/held" "$T/held.end"
@@ -71,7 +71,7 @@ ok'
     done
 }
 
-@test "a stale or foreign entry in DLOCK_HELD counts for nothing" {
+@test "a stale or foreign entry in DLOCK_HELD is ignored" {
     hold_lock job -t 60s
     DLOCK_HELD="$BACKEND stale take dlock:job" run dlock -n job echo wrong
     equals "$status $output" '75 '

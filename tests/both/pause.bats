@@ -6,7 +6,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
 waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
 
 # bats test_tags=slow
-@test "a pause while others wait, and the release then, gives the lock to nobody" {
+@test "a lock that is paused while others wait goes to nobody when it is released" {
     hold_lock job -t 60s
     dlock -w 60 job touch "$T/waited" 3>&- 4>&- &
     local waiter=$!
@@ -21,7 +21,7 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     [ -e "$T/waited" ]
 }
 
-@test "--pause: a free lock is refused until the end of the pause, and takers learn who, why and until when" {
+@test "--pause: a free lock is refused until the pause ends, and callers learn who paused it, why and until when" {
     local start
     LOGNAME=ann dlock --pause=60s --message='disk swap' job
     fails_with 75 "^dlock: job: paused by ann@$(hostname) until [0-9:]+ [+0-9]+; message: disk swap\$" dlock -n job echo wrong
@@ -79,7 +79,7 @@ three_wait() {
     done
 }
 
-@test "--resume wakes the waiters in order, at once" {
+@test "--resume wakes the waiters at once, in order" {
     three_wait timeless # so that they ask only if they are called
     dlock --resume job
     wait_until 20 eval '[ "$(wc -l <"$T/order")" = 3 ]'
@@ -87,7 +87,7 @@ three_wait() {
     equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
 }
 
-@test "waiters know the end of a pause, and of another that replaces it: they get the lock then, in order" {
+@test "waiters learn when a pause ends, even one that replaces it, and then acquire the lock in order" {
     local start
     three_wait
     start=$(now)
@@ -98,7 +98,7 @@ three_wait() {
     equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
 }
 
-@test "pausing again replaces the pause; --force-release does not end it" {
+@test "another --pause replaces the pause; --force-release does not end it" {
     dlock --pause=60s --message=first job
     LOGNAME=eve dlock --pause=50s --message=second job
     equals "$(dlock --status --json job | query '(s["locked"], s["paused"]["by"], s["paused"]["message"], 40 < s["paused"]["remaining"] <= 50)')" \
@@ -113,7 +113,7 @@ three_wait() {
     fails_with 75 ': third$' dlock -n job true
 }
 
-@test "--pause of shared holders and slots: no more of them, and those that are there stay" {
+@test "--pause of a shared lock or slots admits no more holders and keeps the present ones" {
     hold_lock shared -t 60s -s
     dlock --pause=60s --message=why shared
     fails_with 75 'paused by .*; message: why' dlock -n -s shared true
@@ -129,7 +129,7 @@ three_wait() {
     dlock -n --slots=3 gpu true
 }
 
-@test "--resume of what is not paused, or no more, is status 1; a pause may last 30d" {
+@test "--resume of a lock that is not or no longer paused exits with 1; a pause may last 30d" {
     fails_with 1 'job: .*the lock is not paused' dlock --resume job
     dlock --pause=1ms --message=why job
     sleep 0.1
@@ -143,7 +143,7 @@ three_wait() {
     fails_with 75 'paused by' dlock -n job true
 }
 
-@test "--doctor NAME shows a pause; --list a free lock that is paused, but --all only one that remembers a run" {
+@test "--doctor NAME shows a pause; --list shows a paused free lock, but one that only remembers a run with --all only" {
     dlock -n ran true
     equals "$(dlock --list)" ''
     dlock --pause=60s --message='disk swap' job
@@ -162,7 +162,7 @@ three_wait() {
     equals "$(dlock --list)" ''
 }
 
-@test "--pause and --resume say what they did, with escaped text; nothing with -q" {
+@test "--pause and --resume report what they did, with escaped text; with -q they print nothing" {
     local time='[0-9]{2}:[0-9]{2}:[0-9]{2} [+][0-9]{4}'
     TZ=UTC fails_with 0 "^paused deploy:prod until ([0-9-]+ )?$time \(2h\): disk swap\$" dlock --pause=2h --message='disk swap' deploy:prod
     fails_with 0 '^resumed deploy:prod$' dlock --resume deploy:prod
@@ -180,7 +180,7 @@ three_wait() {
     equals "$(dlock --list)" ''
 }
 
-@test "--pause: JSON, --list, and escaped text" {
+@test "a pause is shown in JSON and by --list, with its text escaped" {
     run dlock --pause=60s --message=$'\e[31mwhy' --json job
     equals "$(query '(s["key"], s["full_key"], s["paused"], s["ends_at"] is not None)' <<<"$output")" "('job', 'dlock:job', True, True)"
     fails_with 75 ': \\x1B\[31mwhy' dlock -n job true

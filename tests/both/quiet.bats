@@ -8,7 +8,7 @@ silent() {
     [ ! -s "$T/out" ] && [ ! -s "$T/err" ] || { cat "$T/out" "$T/err"; false; }
 }
 
-@test "nothing is written where all goes well, also on a terminal" {
+@test "nothing is printed if all goes well, even on a terminal" {
     silent job true
     silent -n job -- true
     silent -w 5 job true
@@ -25,7 +25,7 @@ silent() {
     row_holds 0 '^$' script -qec 'dlock -w 5 job true && dlock job true && dlock -n job true' /dev/null
 }
 
-@test "-v: a wait says for whom" {
+@test "with -v a waiter names the holder" {
     hold_lock job -t 60s
     dlock -v -w 60 job true >"$T/out" 2>"$T/said" 3>&- 4>&- &
     local waiter=$!
@@ -36,7 +36,7 @@ silent() {
     [ ! -s "$T/out" ]
 }
 
-@test "a lock that cannot be acquired: who holds it and since when, -n, -q and -E 0 say nothing; called held only if it is" {
+@test "a lock that cannot be acquired: the holder and since when are shown, except with -n, -q and -E 0; only a held lock is called held" {
     local said="held by .* [(]pid \$HOLDER, \$T/held.sh[)] since [0-9:]{8} .*, lease ends in [0-9]+s"
     dlock --acquire -t 60s left >/dev/null
     dlock --hold-at-least=60s kept true
@@ -57,7 +57,7 @@ ROWS
     fails_with 75 "held by .* [(]pid $HOLDER, $T/held.sh; has ended[)] since .*, lease ends in" dlock -v -n job true
 }
 
-@test "CI: a wait that lasts is reported once, and once more for each new holder" {
+@test "CI: a long wait is reported once, and once more for each new holder" {
     hold_lock job -t 60s
     hold next
     dlock -t 60s job "$T/next.sh" 3>&- 4>&- &

@@ -23,7 +23,7 @@ ended() {
     [ ! -e "$T/closed" ]
 }
 
-@test "the watch sleeps: the lock is free before its thread has ended, which touches nothing any more" {
+@test "while the watch sleeps, the lock is free before the watch's thread has ended, which touches nothing more" {
     watched -t 60s
     touch "$T/hold_woken"
     end_hold
@@ -35,7 +35,7 @@ ended() {
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "the watch has been told of a loss, and has not looked yet when the command ends: 124" {
+@test "the watch was notified of a loss but has not checked yet when the command ends: 124" {
     watched -t 60s
     touch "$T/hold_woken"
     steal job
@@ -46,7 +46,7 @@ ended() {
     equals "$(wc -l <"$T/held.err")" 1
 }
 
-@test "the connection ends with the command: the release closes it, and the watch still polls its own copy" {
+@test "the connection breaks as the command ends: the release closes it while the watch polls its own copy" {
     [ "$BACKEND" = redis ] || skip 'files have no connection'
     watched -t 60s
     touch "$T/hold_woken"
@@ -70,7 +70,7 @@ ended() {
     equals "$(grep -c 'the lock was lost before the command ended' "$T/held.err")" 1
 }
 
-@test "the watch has just found a longer lease when the command ends after the old one: its own status" {
+@test "the watch has just found a longer lease when the command ends after the old one: the command's own status" {
     watched -t 2s
     touch "$T/hold_main"
     dlock --extend -t 60s --owner="$(dlock --status --json job | grep -oE '"(owner|token)":"[^"]*"' | head -1 | cut -d'"' -f4)" job
@@ -93,7 +93,7 @@ dies() {
     equals "$status" 137
 }
 
-@test "dlock is killed between the end of its guard and the release: what the command has left lives on; the lock ends as if dlock had been killed" {
+@test "dlock is killed between its guard's end and the release: the command's processes live on, and the lock ends as for any killed dlock" {
     dies guard_killed
     kill -0 "$(cat "$T/child.pid")"
     case $BACKEND in
@@ -103,7 +103,7 @@ dies() {
     kill -0 "$(cat "$T/child.pid")"
 }
 
-@test "dlock is killed after the command has ended, and before it knows that the lease lasted: what the command has left is killed" {
+@test "dlock is killed after the command's end, before it knows that the lease lasted: the command's processes are killed" {
     dies reaped
     wait_until 10 gone "$(cat "$T/child.pid")"
 }

@@ -5,7 +5,7 @@ load backend
 # report LINE EXPRESSION: of the object `r` in this line of the report.
 report() { sed -n "$1p" "$T/report" | python3 -c 'import json, sys; r = json.load(sys.stdin); print(eval(sys.argv[1]))' "$2"; }
 
-@test "--report: one line for each run, whatever came of it" {
+@test "--report writes one line for each run, whatever its result" {
     run dlock --report="$T/report" -t 60s job -- sh -c 'sleep 0.2; exit 3'
     equals "$status" 3
     equals "$(report 1 '(r["key"], r["full_key"], r["backend"], r["acquired"], r["lost"], r["status"], r["error"], r["mode"], r["slot"])')" \
@@ -37,7 +37,7 @@ report() { sed -n "$1p" "$T/report" | python3 -c 'import json, sys; r = json.loa
     equals "$(wc -l <"$T/report")" 8
 }
 
-@test "--report: a file that cannot be written is reported before anything is taken or run" {
+@test "--report to a file that cannot be written is reported before anything is locked or run" {
     fails_with 73 'cannot open the report' dlock --report="$T/nosuch/report" job touch "$T/ran"
     fails_with 73 'cannot open the report' dlock --report="$T" job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -63,7 +63,7 @@ code() {
     equals "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["error"]["code"])' "$output")" "$code"
 }
 
-@test "--json: every failure of a run is one object on stdout, and says nothing twice" {
+@test "--json: every failure of a run is one object on stdout, and nothing is reported twice" {
     hold_lock job -t 60s
     local start
     start=$(now)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 load backend
 
-@test "the lock is held while the command runs, and free however that ends: its status, 128+N, 127 or 126" {
+@test "the lock is held while the command runs, and free however it ends: its status, 128+N, 127 or 126" {
     hold_lock job
     is_locked job
     end_hold
@@ -20,7 +20,7 @@ load backend
     ends 126 'Permission denied' dlock job "$T"
 }
 
-@test "the command gets its lock in its environment, and each take a UUID v4 of its own" {
+@test "the command finds its lock in its environment, and each run gets its own UUID v4 as token" {
     run dlock --prefix=p:team: -t 90s --owner=me job -- env
     grep -qx 'DLOCK_NAME=job' <<<"$output"
     grep -qx 'DLOCK_HELD_KEY=p:team:job' <<<"$output"
@@ -40,7 +40,7 @@ load backend
     [ "$output" != "$first" ]
 }
 
-@test "a lock inside a lock: both are held and shown, and the settings of dlock's variables count there as well" {
+@test "a lock inside another lock: both are held and shown, and DLOCK_ variables set by the user apply inside as well" {
     run dlock -t 90 --owner=outer a -- dlock b -- sh -c 'echo "$DLOCK_HELD"; echo "$DLOCK_HELD_OWNER $DLOCK_HELD_TTL $DLOCK_NAME"'
     [ "$status" -eq 0 ]
     [[ ${lines[0]} =~ ^$BACKEND\?[^\ ]*\ outer\ [0-9a-f-]{36}\ dlock:a$ ]]
@@ -72,7 +72,7 @@ load backend
     not grep -F -- "$token" "$T/held.err" "$T/forced"
 }
 
-@test "names that need coding work, and do not meet each other" {
+@test "names with special characters work and do not collide" {
     local name
     for name in 'a/b' '.hidden' 'a%2Fb' 'ü ☃' '..' '{tag}x' '{}x' 'a}b' '*' '-' "$(printf 'n%.0s' {1..1023})"; do
         run dlock -n -- "$name" dlock -n -- "$name." sh -c 'echo ok'
@@ -87,14 +87,14 @@ load backend
     [[ $output == *'already holds the lock'*ok ]]
 }
 
-@test "no descriptor of dlock's reaches the command" {
+@test "none of dlock's descriptors reaches the command" {
     run dlock job -- sh -c 'ls /proc/self/fd | wc -l'
     local with=$output
     run sh -c 'ls /proc/self/fd | wc -l'
     equals "$with" "$output"
 }
 
-@test "-v tells the story of a run" {
+@test "-v reports each step of a run" {
     local from=DLOCK_BACKEND time='([0-9-]+ )?[0-9:]{8} [+-][0-9]{4}'
     [ "$BACKEND" = file ] || from=DLOCK_REDIS
     run dlock -v --ttl=5m job sh -c 'echo $$; exit 3'

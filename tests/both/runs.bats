@@ -17,13 +17,13 @@ print(eval(sys.argv[1]))' "$2"
 # lasts NAME FAILURES RUNS SKIPPED OUTCOME: these are the counters and the outcome of the last run.
 counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])')" "($2, $3, $4, '$5')"; }
 
-@test "a name that never ran: nothing is known, and nothing is said of it" {
+@test "a name that never ran: nothing is known or printed" {
     equals "$(dlock --status job || true)" 'job: free'
     equals "$(memory job '(r, g, failures, runs, skipped)')" '(None, None, 0, 0, 0)'
     fails_with 1 '^job: not within 1h: no run is known$' dlock --ran-within=1h job
 }
 
-@test "--status: the last run and the last success, where, when, for how long and how they ended" {
+@test "--status shows the last run and the last success: where, when, how long and how they ended" {
     dlock job true
     run dlock --status job
     [[ $output =~ "  last run: $(hostname), today "[0-9:]{8}" "[+]0000" to "[0-9:]{8}" "[+]0000" ("[0-9a-z.]+"), exit status 0" ]]
@@ -36,7 +36,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
         "(7, None, 'sh', '$(hostname)', True, True, True, True, 0)"
 }
 
-@test "a success ends a row of failures; a signal, a stop and what cannot be executed are failures" {
+@test "a success resets the count of failures; a signal, a stop and a command that cannot be executed are failures" {
     fails_with 1 '' dlock job false
     counts job 1 1 0 exited
     fails_with 143 '' dlock job sh -c 'kill $$'
@@ -52,7 +52,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     counts job 0 0 0 exited
 }
 
-@test "a refused run is a skip; runs and skips count since the last success" {
+@test "a refused run is counted as skipped; runs and skips are counted since the last success" {
     hold_lock job
     fails_with 75 '' dlock -n job true
     fails_with 75 '' dlock -w 0.1 job true
@@ -62,7 +62,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     counts job 0 0 0 exited
 }
 
-@test "a run whose dlock is killed is lost, once its lease is over" {
+@test "a run whose dlock is killed is recorded as lost once its lease has ended" {
     hold_lock job -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"
     wait_until 20 is_free job
@@ -84,13 +84,13 @@ is_free() { ! dlock --status -q "$1"; }
     counts job 0 0 0 exited
 }
 
-@test "--on-expire=warn: a run that outlives its lease is lost, whatever its status" {
+@test "--on-expire=warn: a run that outlives its lease is recorded as lost, whatever its status" {
     dlock -q -t 300ms --on-expire=warn job -- sleep 0.9
     counts job 1 1 0 lost
     equals "$(memory job 'r["ended_at"] is not None')" True
 }
 
-@test "a lock that was taken away by force leaves a lost run" {
+@test "a run whose lock is removed by --force-release is recorded as lost" {
     hold_lock job
     dlock --force-release job
     counts job 1 1 0 lost
@@ -99,13 +99,13 @@ is_free() { ! dlock --status -q "$1"; }
     counts job 1 1 0 lost
 }
 
-@test "a run inside of a run is no run of its own" {
+@test "a run inside a run is not recorded separately" {
     fails_with 3 '' dlock job sh -c 'dlock job false; exit 3'
     counts job 1 1 0 exited
     equals "$(memory job 'r["status"]')" 3
 }
 
-@test "--acquire: a run ends with its release, and --exit-status says how" {
+@test "--acquire: a run ends with its release, and --exit-status sets its result" {
     local token
     token=$(dlock --acquire job)
     equals "$(memory job r)" None
@@ -128,7 +128,7 @@ is_free() { ! dlock --status -q "$1"; }
     fails_with 1 'no success is known' dlock --ran-within=1h job
 }
 
-@test "--attach: the run of a script ends with it, and it can say how" {
+@test "--attach: a script's run ends with the script, which can set its result" {
     printf '#!/bin/sh\ndlock --attach job || exit\n[ -z "$1" ] || dlock --release --exit-status="$1" job\n' >"$T/script"
     chmod +x "$T/script"
     "$T/script" ''
@@ -139,7 +139,7 @@ is_free() { ! dlock --status -q "$1"; }
 }
 ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 
-@test "of those who share a lock the last one that ended is remembered" {
+@test "of several sharers, the run that ended last is recorded as the last run" {
     dlock -s job sh -c 'dlock -n -s --owner=other job true; exit 0' || true
     hold_lock job -s
     fails_with 5 '' dlock -s job sh -c 'exit 5'
@@ -151,7 +151,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     equals "$(memory pool '(r["status"], failures)')" '(6, 1)'
 }
 
-@test "of those who share a lock the success that began last counts, whichever ends last" {
+@test "of several sharers, the success that began last is recorded, whichever ends last" {
     local how
     for how in -s --slots=2; do
         hold_lock "job$how" "$how"
@@ -164,7 +164,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     done
 }
 
-@test "one of those who share a lock is killed: its run is lost, once its lease is over" {
+@test "a killed sharer's run is recorded as lost once its lease has ended" {
     hold_lock job -s -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"
     wait_until 20 is_free job
@@ -173,7 +173,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     counts job 0 0 0 exited
 }
 
-@test "--ran-within: 0 if the last success ended within that time, otherwise 1, with one line" {
+@test "--ran-within exits with 0 if the last success ended within that time, otherwise with 1, and prints one line" {
     dlock job true
     run dlock --ran-within=1h job
     equals "$status" 0
@@ -189,7 +189,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     equals "$(dlock --ran-within=1h --json job | query '(s["ran_within"], s["within"], s["last_success"]["status"], s["failures_in_a_row"])')" '(True, 3600.0, 0, 1)'
 }
 
-@test "--ran-within: neither a run under way nor a skip counts" {
+@test "--ran-within counts neither a current run nor a skip" {
     hold_lock job
     fails_with 1 'no run is known' dlock --ran-within=1h job
     fails_with 75 '' dlock -n job true
@@ -199,7 +199,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     dlock --ran-within=1h job
 }
 
-@test "--once-per: once a success has begun within that time, the job is skipped; a failure does not count" {
+@test "--once-per skips the job if a success has begun within that time; a failure does not count" {
     fails_with 1 '' dlock --once-per=1h job false
     dlock -v --once-per=1h job touch "$T/ran"
     rm "$T/ran"
@@ -214,7 +214,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     fails_with 64 'once-per: the last success must be remembered that long' dlock --remember=1h --once-per=2h job true
 }
 
-@test "CI: a run that --once-per skips, or that finds the lock held, says so in one line, and cron sees none" {
+@test "CI: a run skipped by --once-per or refused because the lock is held prints one line, and nothing under cron" {
     local done='^dlock: job: already done: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run$'
     dlock --once-per=1h job true
     hold_lock held -t 60s
@@ -262,7 +262,7 @@ equals_waiters() { [ "$(dlock --status --json "$1" | query 's["waiters"]')" = "$
     equals "$(memory job '(r, g, runs)')" '(None, None, 0)'
 }
 
-@test "--list --all: names that are free, and remember a run" {
+@test "--list --all shows free names that remember a run" {
     local name
     for name in b a 'c{x}y' 'd}e'; do dlock "$name" true; done
     dlock --remember=0 nothing true
@@ -278,7 +278,7 @@ for line in sys.stdin:
     s = json.loads(line)
     print(*eval("[" + sys.argv[1] + "]"))' "$1"; }
 
-@test "the name of a foreign command cannot disturb a terminal" {
+@test "the name of another user's command cannot disturb a terminal" {
     local name=$'\e[31mred\tx'
     printf '#!/bin/sh\n' >"$T/$name"
     chmod +x "$T/$name"

@@ -6,7 +6,7 @@ load backend
 query() { python3 -c 'import json, sys
 for line in sys.stdin: s = json.loads(line); print(eval(sys.argv[1]))' "$1"; }
 
-@test "--scope=a b is the same lock as a:b, on each action, and another than b" {
+@test "--scope=a b is the same lock as a:b for each action, and another lock than b" {
     hold_lock job --scope=web
     fails_with 75 'held by' dlock -v -n web:job true
     run dlock -n job echo global
@@ -19,14 +19,14 @@ for line in sys.stdin: s = json.loads(line); print(eval(sys.argv[1]))' "$1"; }
     equals "$(query 's["key"], s["scope"], s["full_key"], s["locked"]' <<<"$output")" "('web:job', None, 'dlock:web:job', True)"
 }
 
-@test "--list shows the locks of the scope, without it; without --scope, all with their whole names" {
+@test "--list --scope shows the locks of the scope without its name; without --scope, all with their whole names" {
     hold_lock job --scope=web
     hold_lock other
     equals "$(dlock --list --json --scope=web | query 's["key"], s["scope"]')" "('job', 'web')"
     equals "$(dlock --list --json | query 's["key"], s["scope"]')" "('other', None)"$'\n'"('web:job', None)"
 }
 
-@test "--acquire and errors say the scope, --release and --extend find the lock by it, and DLOCK_SCOPE is the same" {
+@test "--acquire and errors show the scope, --release and --extend find the lock by it, and DLOCK_SCOPE sets it too" {
     run dlock --acquire --json --scope=web --owner=me -t 1m job
     equals "$(query 's["scope"], s["full_key"]' <<<"$output")" "('web', 'dlock:web:job')"
     run env DLOCK_SCOPE=web dlock -n --json job true
@@ -36,7 +36,7 @@ for line in sys.stdin: s = json.loads(line); print(eval(sys.argv[1]))' "$1"; }
     fails_with 0 '' env DLOCK_SCOPE=web dlock --release --owner=me job
 }
 
-@test "a dlock inside finds a lock with a scope by its NAME; --no-scope and other names are other locks" {
+@test "a dlock inside finds a lock with a scope by its NAME; --no-scope or another name is another lock" {
     fails_with 0 'already holds the lock' timeout 20 dlock --scope=web job -- dlock -v job true
     equals "$(dlock --scope=web job -- sh -c 'echo $DLOCK_NAME $DLOCK_HELD_KEY; dlock --current | cut -d, -f1')" $'job dlock:web:job\n'"job ($BACKEND)"
     fails_with 0 ': taken \(' timeout 20 dlock --scope=web job -- dlock -v --no-scope job true

@@ -18,7 +18,7 @@ leave() {
 slot_of() { tr '\0' '\n' <"/proc/$(cat "$T/$1")/environ" | sed -n 's/^DLOCK_SLOT=//p'; }
 waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"waiters\":$2" ]; }
 
-@test "--shared: many hold it at once, and no exclusive holder beside them" {
+@test "--shared: many processes hold the lock at once, and no exclusive holder beside them" {
     share one -s job && holds one
     share two --shared job && holds two
     fails_with 75 'held by .*, one of those who share it' dlock -v -n job echo wrong
@@ -30,7 +30,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     equals "$output" next
 }
 
-@test "--shared: not beside an exclusive holder, and it waits for one" {
+@test "--shared is refused beside an exclusive holder, and waits for it" {
     share one job && holds one
     fails_with 75 'held by' dlock -v -n -s job echo wrong
     share two -s -w 20 job
@@ -42,7 +42,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "--slots: so many hold it and no more, each with a number of its own, the lowest that is free" {
+@test "--slots=N: N processes hold the lock and no more, each with its own number, the lowest that is free" {
     share a --slots=3 job && holds a
     share b --slots=3 job && holds b
     share c --slots=3 job && holds c
@@ -58,7 +58,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "--slots: a waiter has the place of the first one that leaves" {
+@test "--slots: a waiter gets the slot of the first holder that leaves" {
     share a --slots=2 job && holds a
     share b --slots=2 job && holds b
     share c -w 20 --slots=2 job
@@ -69,7 +69,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     leave a && leave c
 }
 
-@test "another mode or another number of slots is held, until all have left; the same owner token holds it once" {
+@test "a request in another mode or with other --slots is refused until all have left; an owner token holds the lock only once" {
     share a --slots=3 job && holds a
     fails_with 75 '' dlock -n --slots=2 job echo wrong
     fails_with 75 '' dlock -n -s job echo wrong
@@ -90,7 +90,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "a writer that waits is not starved by readers who come one after the other" {
+@test "a waiting writer is not starved by readers that arrive one after the other" {
     local i
     for i in 1 2 3; do # at each moment some of them hold it
         (while [ ! -e "$T/stop" ]; do dlock -s job -- sleep 0.2; done) 3>&- 4>&- &
@@ -103,7 +103,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     wait
 }
 
-@test "while a writer waits no new reader gets in, and when it has given up they do" {
+@test "while a writer waits, new readers are refused; once it gives up, they are admitted" {
     share a -s job && holds a
     dlock -w 3s job echo wrong >"$T/out" 3>&- 4>&- &
     local writer=$! status=0
@@ -117,7 +117,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     wait_until 5 is_clean job
 }
 
-@test "a waiter for another number of slots is not starved either" {
+@test "a waiter with another number of slots is not starved either" {
     share a --slots=2 job && holds a
     share b -w 20 --slots=3 job
     wait_until 10 waits job 1
@@ -145,7 +145,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     leave a
 }
 
-@test "each has a lease of its own: one that ends stops its command alone" {
+@test "each sharer has its own lease: when one ends, only its command is stopped" {
     share a -s -t 60s job && holds a
     fails_with 124 '' dlock -s -t 500ms job sleep 60
     kill -0 "$(cat "$T/a")"
@@ -153,7 +153,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     leave a
 }
 
-@test "a holder that is killed: its place is free, on files at once and on Redis when its lease ends" {
+@test "a killed holder's place is free at once on files, and on Redis when its lease ends" {
     share a --slots=2 -t 3s job && holds a
     share b --slots=2 -t 60s job && holds b
     kill -KILL "$(cat "$T/a.pid")"
@@ -165,7 +165,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "a lock that is taken away is lost by all who share it" {
+@test "a removed lock is lost for all its sharers" {
     share a -s -t 10s job && holds a
     share b -s -t 10s job && holds b
     sleep 0.1
@@ -177,7 +177,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     equals "$status" 124
 }
 
-@test "released with its token from outside, a place is free again, and the others hold on" {
+@test "a place released from outside by its token is free again, and the other sharers keep theirs" {
     share a --slots=2 --owner=a job && holds a
     share b --slots=2 --owner=b job && holds b
     run dlock --release --owner=a job
@@ -193,7 +193,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "no holder is counted twice: three at a time of thirty, no slot given twice" {
+@test "no slot is given twice: thirty processes, three at a time" {
     local i
     for i in {1..30}; do
         dlock --slots=3 job -- sh -c 'mkdir "$T/slot.$DLOCK_SLOT" && echo x >>"$T/count" && sleep 0.02 && rmdir "$T/slot.$DLOCK_SLOT" || echo overlap >>"$T/bad"' 3>&- &
@@ -232,7 +232,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "nesting: exclusive inside shared, slots inside shared, another number of slots: an error at once, not a deadlock" {
+@test "nesting: exclusive inside shared, slots inside shared, or another number of slots: an error at once, not a deadlock" {
     local environment
     for environment in 'true' 'unset DLOCK_HELD'; do
         fails_with 64 'an enclosing dlock holds the lock in another mode; waiting would deadlock' timeout 20 dlock -s job -- sh -c "$environment; dlock job touch '$T/ran'"
@@ -244,7 +244,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "other clients of the plain format are kept out in every mode, and keep us out" {
+@test "clients that set a plain key or file lock are kept out in every mode, and keep dlock out" {
     case $BACKEND in
         redis)
             other() { [ "$(redis set dlock:job other NX PX 60000)" = OK ]; }
@@ -289,7 +289,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "DLOCK_SLOT is there with --slots alone; with a scrubbed environment a share or slot inside the same one is no second one" {
+@test "DLOCK_SLOT is set only with --slots; in a scrubbed environment, the same share or slot inside itself is not acquired again" {
     run timeout 20 dlock --slots=2 job -- sh -c 'echo "$DLOCK_SLOT"; env -u DLOCK_HELD dlock --slots=2 -n job -- sh -c "echo \$DLOCK_SLOT"'
     equals "$status $output" $'0 0\n0'
     run timeout 20 dlock -s job -- sh -c 'env -u DLOCK_HELD dlock -s -n job -- dlock --status job'
@@ -301,7 +301,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     equals "$output" none
 }
 
-@test "all slots taken and another N are distinguished" {
+@test "a refusal distinguishes slots that are all taken from another number of --slots" {
     dlock --acquire --slots=2 -t 60s job >/dev/null
     fails_with 75 ': held with --slots=2; 3 were requested; acquired by' dlock -nv --slots=3 job true
     fails_with 75 ': held with --slots=2; 3 were requested; acquired by' dlock -w 100ms --slots=3 job true

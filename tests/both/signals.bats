@@ -17,7 +17,7 @@ flood() {
 }
 
 # bats test_tags=slow
-@test "a flood of signals puts off neither the end of the lease nor the release" {
+@test "a flood of signals delays neither the lease's end nor the release" {
     local tree start dlock status
     start=$(now)
     # It ignores the signal: if the kernel's queue is full, nothing says who has sent it, and dlock passes it on.
@@ -55,7 +55,7 @@ E
 }
 
 # bats test_tags=slow
-@test "signals while the command is being stopped reach it, and change neither the end nor the status" {
+@test "signals while the command is being stopped reach it, and change neither the deadline nor the status" {
     cat >"$T/deaf.py" <<'E'
 import os, signal, time
 def on_signal(number, frame):
@@ -86,7 +86,7 @@ os.execvp("dlock", ["dlock", "-t", "7s", "--grace=3s", "job", "python3", os.envi
 }
 
 # bats test_tags=slow
-@test "a signal while dlock waits ends it by that signal, and it leaves nothing" {
+@test "a signal during the wait ends dlock by that signal, and leaves nothing" {
     hold_lock job
     local signal status
     for signal in "${ENDING[@]}"; do
@@ -107,7 +107,7 @@ sys.exit(0 if child.wait(20) == -number else 1)' "$signal" || status=$?
     is_clean job
 }
 
-@test "an alarm from before dlock, as of perl -e 'alarm N; exec @ARGV', ends the command, and the lock is free" {
+@test "an alarm set before dlock, as by perl -e 'alarm N; exec @ARGV', ends the command, and the lock is free" {
     run python3 -c 'import os, signal
 signal.signal(signal.SIGALRM, signal.SIG_DFL)
 signal.alarm(2)
@@ -128,7 +128,7 @@ os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] +
     is_clean job
 }
 
-@test "SIGTSTP sent to dlock stops the command; dlock goes on and ends the lease" {
+@test "SIGTSTP sent to dlock stops the command; dlock goes on and enforces the lease" {
     hold_lock job -t 2s
     kill -TSTP "$HOLDER"
     wait_until 5 grep -q '^State:.*T' "/proc/$(cat "$T/held")/status"
@@ -138,7 +138,7 @@ os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] +
     gone "$(cat "$T/held")"
 }
 
-@test "TERM is passed on to the command, which dlock waits for: no orphan, unlike with flock(1)" {
+@test "TERM is passed on to the command, which dlock waits for: no orphan is left, unlike with flock(1)" {
     hold_lock job
     local status=0
     kill -TERM "$HOLDER"
@@ -148,14 +148,14 @@ os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] +
     is_clean job
 }
 
-@test "a signal that comes when the lock is taken and there is no command yet reaches the command" {
+@test "a signal after the lock is acquired and before the command starts reaches the command" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_signal_before_fork.so run dlock job sleep 60
     equals "$status" 143
     is_clean job
 }
 
-@test "ignored signals stay ignored, for a dlock that waits and for its command" {
+@test "ignored signals stay ignored, by a waiting dlock and by its command" {
     hold_lock job
     run bash -c 'trap "" TERM HUP; dlock -w 20 job -- sh -c "kill -TERM \$\$; kill -HUP \$\$; echo lived" & dlock=$!
         for i in {1..1000}; do dlock --status job | grep -q "1 waiting" && break; sleep 0.01; done
@@ -163,7 +163,7 @@ os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] +
     equals "$output" lived
 }
 
-@test "a message without a reader and a report without room do not end a command inside the lock" {
+@test "a broken stderr or a full report does not end a command inside the lock" {
     run python3 - <<'P'
 import os, subprocess
 reader, writer = os.pipe()

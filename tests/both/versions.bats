@@ -26,7 +26,7 @@ newer_holds() {
     wait_until 10 test -e "$T/held"
 }
 
-@test "an older dlock refuses a lock that a newer one holds, with a message that names both formats, and changes nothing" {
+@test "an older dlock refuses a lock held by a newer one: the message names both formats, and nothing is changed" {
     local before action
     newer_holds job -t 60s
     before=$(snapshot job)
@@ -56,14 +56,14 @@ newer_holds() {
     wait "$HOLDER"
 }
 
-@test "an older dlock's command under a newer one's lock: what asks about that lock is refused, other locks are not" {
+@test "in an older dlock's command under a newer one's lock, questions about that lock are refused, other locks work" {
     dlock other true
     newer job -- sh -c 'dlock job true; echo $?; dlock --current >&2; echo $?; dlock other echo other' >"$T/out" 2>"$T/err"
     equals "$(tr '\n' ' ' <"$T/out")" '78 78 other '
     equals "$(grep -cE "$NEWER" "$T/err")" 3 # a warning about the outer lock, and the refusals
 }
 
-@test "a newer dlock respects the lock of an older one, of which it knows all" {
+@test "a newer dlock respects an older one's lock and knows all about it" {
     hold_lock job -t 60s --message=nightly
     local token
     token=$(newer --status --json job | query 's["owner"]')
@@ -88,7 +88,7 @@ newer_holds() {
     equals "$(cat "$T/out" "$T/err")" newer
 }
 
-@test "a newer dlock releases by token and by force what an older one holds" {
+@test "a newer dlock can release an older one's lock, by token and by force" {
     dlock --acquire --owner=a -t 60s one
     dlock --acquire --owner=a -t 60s two
     newer --release --owner=a one
@@ -98,7 +98,7 @@ newer_holds() {
     dlock -n one true
 }
 
-@test "both in a queue: an older one that came first is first, one behind a newer one is refused when that has the lock" {
+@test "old and new in one queue: an older waiter keeps its place, and is refused once a newer one before it holds the lock" {
     local a b c start
     hold_lock job -t 60s
     dlock -w 60 job -- sh -c "echo a >>'$T/order'" 2>"$T/a" 3>&- 4>&- &
@@ -125,7 +125,7 @@ newer_holds() {
     equals "$(tr '\n' ' ' <"$T/order")" 'a b '
 }
 
-@test "no newer dlock joins the holders of an older format, and none of an older format passes a newer waiter" {
+@test "a newer dlock does not join holders of an older format, and an older one does not overtake a newer waiter" {
     local mode
     for mode in -s --slots=3; do
         rm -f "$T"/out* "$T/order"
@@ -144,7 +144,7 @@ newer_holds() {
     done
 }
 
-@test "newer holders of a shared lock and of slots are with their like, and older ones are refused" {
+@test "newer holders share a lock or slots with each other, and older ones are refused" {
     local mode
     for mode in -s --slots=2; do
         rm -f "$T/held" "$T/held.end"
@@ -157,7 +157,7 @@ newer_holds() {
     done
 }
 
-@test "an older holder whose lock was taken by a newer dlock since is stopped" {
+@test "an older holder whose lock a newer dlock has acquired since is stopped" {
     hold_lock job -t 60s
     newer --force-release job
     newer -n job true || newer -w 10 job true

@@ -14,7 +14,7 @@ freeze_the_next() {
     wait "$HOLDER"
 }
 
-@test "the first to come is the first served" {
+@test "first come, first served" {
     local i
     hold_lock job
     for i in {1..8}; do queue "$i"; done
@@ -24,7 +24,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "the next one starts at once when the lock is released" {
+@test "the next waiter starts at once when the lock is released" {
     hold_lock job
     timeless queue a
     end_hold
@@ -32,7 +32,7 @@ freeze_the_next() {
     ended a
 }
 
-@test "while the first in turn has not come, no one overtakes; it loses its turn, and comes back" {
+@test "nobody overtakes a frozen first waiter until it loses its turn; it gets another when it runs again" {
     freeze_the_next
     fails_with 75 '' dlock -n job echo wrong
     wait_until 5 ran 'b '
@@ -50,7 +50,7 @@ freeze_the_next() {
     ended a && ended b
 }
 
-@test "several in a row that are frozen cost the next one little" {
+@test "several frozen waiters in a row delay the next one only a little" {
     local i start
     hold_lock job
     for i in {1..8}; do queue "$i"; done
@@ -77,7 +77,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "waiters that are killed cost those behind them nothing" {
+@test "killed waiters do not delay those behind them" {
     local i
     stop_time
     hold_lock job
@@ -90,7 +90,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "a waiter that gives up or is ended leaves its place at once" {
+@test "a waiter that gives up or is terminated leaves its place at once" {
     stop_time
     hold_lock job
     queue a -w 60 && queue b && queue c
@@ -106,7 +106,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "one that is ended when it is its turn hands it on" {
+@test "a waiter that is terminated in its turn passes the turn on" {
     freeze_the_next timeless
     kill -TERM "$(pid_of a)"
     kill -CONT "$(pid_of a)"
@@ -122,7 +122,7 @@ freeze_the_next() {
     within 700 "$start"
 }
 
-@test "a lease that no process holds: its waiter comes when it ends, is released, shortened or removed" {
+@test "a lease without a process: its waiter gets the lock when it ends, is released, shortened or removed" {
     local start
     dlock --acquire -t 2s --owner=x job >/dev/null
     queue a
@@ -143,7 +143,7 @@ freeze_the_next() {
     equals "$(order)" 'a b c d '
 }
 
-@test "a lock that is extended is waited for until its new end" {
+@test "an extended lock is waited for until its new end" {
     dlock --acquire -t 1s --owner=x job >/dev/null
     queue a
     dlock --extend -t 3s --owner=x job
@@ -153,7 +153,7 @@ freeze_the_next() {
     within 3000 "$start"
 }
 
-@test "those who may share it come together, in the order in which they came" {
+@test "waiters that may share the lock acquire it together, in the order in which they came" {
     stop_time
     hold_lock job
     hold r
@@ -173,7 +173,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "slots: the first to come gets the one that becomes free" {
+@test "--slots: the first waiter gets the slot that becomes free" {
     local i
     stop_time
     hold one && hold two
@@ -203,7 +203,7 @@ freeze_the_next() {
     [ "$(sort "$T/order" | uniq -c | awk '{ print $1 }' | sort -n | head -1)" -ge 9 ]
 }
 
-@test "a waiter that rests needs next to no time of the processor" {
+@test "an idle waiter uses next to no processor time" {
     hold_lock job
     queue a
     ticks() { awk '{ print $14 + $15 }' "/proc/$(pid_of a)/stat"; }
@@ -215,7 +215,7 @@ freeze_the_next() {
     ended a
 }
 
-@test "the command of one who waited has the signals and descriptors that dlock was given" {
+@test "a command that was run after a wait has the signals and descriptors that dlock was given" {
     hold_lock job
     queue first
     tell() { dlock "$1" -- python3 -c '
@@ -235,7 +235,7 @@ print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for nam
     equals "$(cat "$T/waited")" "$(cat "$T/direct")"
 }
 
-@test "a suspend of the host, in which the timeouts of poll(2) do not advance, makes no wait longer" {
+@test "a suspend of the host, during which poll(2) timeouts stand still, does not prolong a wait" {
     with_suspends dlock --acquire -t 2h job >/dev/null
     with_suspends dlock -w 1h job true 2>"$T/err" 3>&- 4>&- &
     echo $! >"$T/a.pid"

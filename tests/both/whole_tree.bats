@@ -4,7 +4,7 @@ load backend
 load ../lib/tree
 
 # bats test_tags=slow
-@test "what the command has started as another user: dlock waits 10 s for it, and names it" {
+@test "processes that the command started as another user: dlock waits 10 s for them, and names one" {
     becomes
     local dlock status=0 start
     "${user[@]}" "$DLOCK" --owner=me --grace=300ms job -- sh -c '"$T/become" --reuid=65533 --clear-groups -- sh -c "
@@ -24,7 +24,7 @@ load ../lib/tree
 }
 
 # bats test_tags=slow
-@test "a descendant that outlives the stopped command by ignoring TERM is killed at the deadline, and waited for" {
+@test "a descendant that ignores TERM and outlives the stopped command is killed at the deadline, and waited for" {
     daemon
     run dlock -t 6s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
     equals "$status" 124
@@ -32,7 +32,7 @@ load ../lib/tree
 }
 
 # bats test_tags=slow
-@test "--tree: all are stopped when the lease ends, also when the command itself has ended" {
+@test "--tree: all processes are stopped when the lease ends, even if the command itself has ended" {
     daemon
     run dlock --tree -t 5s job -- python3 "$T/daemon.py" 600 0
     equals "$status" 124
@@ -40,14 +40,14 @@ load ../lib/tree
     is_clean job
 }
 
-@test "descendants are stopped with the command, also those in another session" {
+@test "descendants are stopped with the command, even those in another session" {
     run dlock -t 1s job -- sh -c "setsid sh -c 'echo \$\$ >$T/daemon; trap \"\" TERM; while :; do sleep 0.01; done' & sleep 60"
     [ "$status" -eq 124 ]
     [ -s "$T/daemon" ]
     gone "$(cat "$T/daemon")"
 }
 
-@test "descendants get SIGTERM before the lease ends, also those in another session" {
+@test "descendants get SIGTERM before the lease ends, even those in another session" {
     dlock --owner=me --grace=9s job -- sh -c 'for label in a b; do
         $([ $label = a ] || echo setsid) sh -c "trap \": >$T/$label.term; exit\" TERM; : >$T/$label.in; while :; do sleep 0.01; done" &
         done; wait' 2>"$T/err" 3>&- 4>&- &
@@ -80,7 +80,7 @@ P
     [ -e "$T/traced" ] || skip "no process can be traced here: $(cat "$T/tracer.err")"
 }
 
-@test "a killed command that a debugger does not reap has ended: dlock ends with 124, or what guards a killed dlock does" {
+@test "a killed command that a debugger does not reap counts as ended: dlock exits with 124, and a killed dlock's guard ends" {
     local end tree dlock status
     printf '%s\n' 'import os, threading, time' 'threading.Thread(target=time.sleep, args=(600,)).start()' \
         'open(os.environ["T"] + "/command", "w").write(str(os.getpid()))' 'time.sleep(600)' >"$T/command.py"
@@ -107,7 +107,7 @@ P
     done
 }
 
-@test "dlock killed with SIGKILL takes its command along" {
+@test "if dlock is killed with SIGKILL, so is its command" {
     hold_lock job -t 2s
     kill -KILL "$HOLDER"
     wait_until 5 gone "$(cat "$T/held")"
@@ -116,7 +116,7 @@ P
     equals "$output" ok
 }
 
-@test "dlock killed with SIGKILL: later descendants that have left their parent are killed too" {
+@test "if dlock is killed with SIGKILL, so are later descendants that have left their parent" {
     daemon
     dlock -t 60s job -- sh -c 'echo $$ >"$T/command"; until [ -e "$T/go" ]; do sleep 0.01; done
         python3 "$T/daemon.py" 600 0 "$(printf "a\nb) R 1")"; sleep 600; :' >/dev/null 2>&1 3>&- 4>&- &
@@ -138,7 +138,7 @@ P
     [ "$BACKEND" = redis ] || dlock -n job true
 }
 
-@test "dlock killed with SIGKILL: a process that only shares its owner token, session or user is left alone" {
+@test "if dlock is killed with SIGKILL, a process that only shares its owner token, session or user is left alone" {
     # What an ended run of the same lock has left starts another process during the next one.
     dlock --owner=ci job -- sh -c 'setsid sh -c "echo \$\$ >$T/before; until [ -e $T/go ]; do sleep 0.01; done
         sleep 600 & echo \$! >$T/heir; wait" & until [ -s "$T/before" ]; do sleep 0.01; done' >/dev/null 2>&1 3>&- 4>&-
@@ -160,7 +160,7 @@ P
     kill -KILL "$other" "$(cat "$T/before")" "$(cat "$T/heir")"
 }
 
-@test "processes that the command has left on purpose after a normal end are left alone" {
+@test "processes that the command leaves behind at a normal end are left alone" {
     daemon
     run dlock job -- sh -c "python3 $T/daemon.py 600 0; exit 4"
     equals "$status" 4
@@ -206,7 +206,7 @@ becomes() {
 
 # --- --tree --------------------------------------------------------------
 
-@test "--tree: the lock is held until the last descendant has gone; the status is the command's" {
+@test "--tree: the lock is held until the last descendant has ended; the status is the command's" {
     daemon
     dlock -v --tree job -- python3 "$T/daemon.py" 600 6 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
@@ -219,7 +219,7 @@ becomes() {
     is_clean job
 }
 
-@test "--tree: exit statuses, signals and errors are as without" {
+@test "--tree: exit statuses, signals and errors are the same as without it" {
     run dlock --tree job -- sh -c 'exit 7'
     equals "$status" 7
     run dlock --tree job -- sh -c 'kill -USR1 $$'
@@ -234,7 +234,7 @@ becomes() {
     is_clean job
 }
 
-@test "--tree: no process for the command: exit 71, the lock is released" {
+@test "--tree: the command's process cannot be started: exit 71, and the lock is released" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_clone.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
         dlock --tree job touch "$T/ran"
@@ -242,7 +242,7 @@ becomes() {
     is_clean job
 }
 
-@test "--tree: the guard killed with SIGKILL: the rest is killed, and told" {
+@test "--tree: the guard is killed with SIGKILL: the other processes are killed, with a message" {
     daemon
     dlock --tree job -- sh -c "python3 $T/daemon.py 600 0; echo \$\$ >$T/command; sleep 600" >/dev/null 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
@@ -256,7 +256,7 @@ becomes() {
     is_clean job
 }
 
-@test "--tree: the guard killed when the command has ended: the rest is killed, never 0" {
+@test "--tree: the guard is killed after the command has ended: the other processes are killed, never exit 0" {
     daemon
     dlock -v --tree job -- python3 "$T/daemon.py" 600 0 >/dev/null 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
