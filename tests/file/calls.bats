@@ -28,7 +28,7 @@ waiting() { dlock --status --json job | grep -q '"waiters":1'; }
 }
 
 # From the last sleep until the waiter leaves the queue, and from the section of the release until the unlock.
-@test "a woken waiter asks 16 times about the lock before it starts its command, and 13 times to release it" {
+@test "a woken waiter makes 16 calls about the lock before it starts its command, and 13 to release it" {
     local i
     for i in {1..5}; do # a busy machine may wake it twice
         rm -f "$T/held.end"

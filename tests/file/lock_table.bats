@@ -11,7 +11,7 @@ setup() {
 fence() { dlock "${1:-job}" -- sh -c 'echo $DLOCK_FENCE'; }
 counts() { dlock --status --json "${1:-job}" | grep -o '"counts":{[^}]*}'; }
 
-@test "counts and the last release outlive the lock's file" {
+@test "the counts and the last release survive the removal of the lock file" {
     dlock --owner=me job true
     hold_lock job
     dlock -n job true || true
@@ -71,7 +71,7 @@ P
     fails_with 1 'it is free' dlock --release --owner=me other
 }
 
-@test "a release is remembered for its token, and forgotten for one that takes the lock again" {
+@test "a release is remembered for its token, and forgotten if that token acquires the lock again" {
     dlock --acquire --owner=me job
     dlock --release --owner=me job
     fails_with 1 'already released$' dlock --release --owner=me job
@@ -87,7 +87,7 @@ P
     fails_with 1 'it is free' dlock --release --owner=me job
 }
 
-@test "the fence rises over a table that is removed, short, sparse, empty or garbage" {
+@test "the fence keeps rising if the table is removed, short, sparse, empty or garbage" {
     local last next damage
     last=$(fence)
     for damage in 'rm "$TABLE"' ': >"$TABLE"' 'truncate -s 100 "$TABLE"' 'truncate -s 0 "$TABLE"; truncate -s 393472 "$TABLE"' \
@@ -103,7 +103,7 @@ P
     [[ $(counts) == *'"takes":1,'* ]]
 }
 
-@test "a table that is cut short while a command runs or waits: its status is the command's own" {
+@test "a table truncated while a command runs or waits: the command's own status is returned" {
     export TABLE
     local size
     for size in 0 100 100000; do
@@ -145,7 +145,7 @@ P
     [ ! -e "$T/ran" ] && [ ! -e "$T/elsewhere" ]
 }
 
-@test "a full disk: no table, no lock, no crash" {
+@test "a full disk: no table and no lock, but no crash" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -m 700 "$T/locks"
     fails_with 73 'cannot keep the fence .*No space left' \
@@ -156,7 +156,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "looking makes no table and no lock file" {
+@test "--status creates neither a table nor a lock file" {
     mkdir -m 700 "$T/locks"
     table <<'ROWS'
 1 '^job: free$' dlock --status job
@@ -166,7 +166,7 @@ ROWS
     equals "$(find "$T/locks" -type f | wc -l)" 0
 }
 
-@test "many processes at once: every take is counted, and no fence is given twice" {
+@test "many processes at once: every acquire is counted, and no fence is given twice" {
     local i
     for i in {1..60}; do
         dlock -s job -- sh -c 'echo $DLOCK_FENCE' >>"$T/fences" 3>&- &
@@ -176,7 +176,7 @@ ROWS
     [[ $(counts) == *'"takes":60,'* ]]
 }
 
-@test "a directory whose table a newer dlock has made is refused, as --doctor reports, and the table stays" {
+@test "a directory whose table was made by a newer dlock is refused, --doctor reports it, and the table stays" {
     local before newer='it is kept in format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
     "$HELPERS/next/dlock" job true
     before=$(sha256sum "$TABLE")

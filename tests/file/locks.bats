@@ -6,7 +6,7 @@ teardown() {
     common_teardown
 }
 
-@test "the directory is made 0700, a lock file 0600, which comes and goes; its record names the holder, if it is not garbled" {
+@test "the directory is created 0700, a lock file 0600 and removed after use; its record names the holder" {
     (umask 0; dlock --lock-dir="$D" job true)
     equals "$(stat -c %a "$D")" 700
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
@@ -45,7 +45,7 @@ teardown() {
 ROWS
 }
 
-@test "a record left by a crashed holder is no lock" {
+@test "a record left by a crashed holder does not count as a lock" {
     mkdir -m 700 "$D"
     printf 'dlock 1\nkey dlock:job\ntoken x\npid 1\nend\n' >"$D/dlock:job.lock"
     run dlock -n --lock-dir="$D" job echo ok
@@ -56,7 +56,7 @@ ROWS
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
 }
 
-@test "whatever the umask of the first run, this user's next ones can use what it has made" {
+@test "whatever the umask of the first run, the same user's later runs can use what it created" {
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     local umask
     mkdir -m 1777 "$T/open"
@@ -117,7 +117,7 @@ ROWS
     [ ! -e "$T/ran" ]
 }
 
-@test "a lock file that is a link, a pipe or another's: exit 77, and what it leads to is not touched" {
+@test "a lock file that is a link, a pipe or another user's: exit 77, and its target is not touched" {
     mkdir -m 700 "$D"
     echo precious >"$T/precious"
     ln -s "$T/precious" "$D/dlock:job.lock"
@@ -136,7 +136,7 @@ ROWS
     [ ! -e "$T/ran" ]
 }
 
-@test "a full disk: exit 73, nothing run, no file left" {
+@test "a full disk: exit 73, nothing is run, no file is left" {
     LD_PRELOAD=$HELPERS/fault_pwrite.so fails_with 73 'cannot write the lock file .*No space left' \
         dlock --lock-dir="$D" job touch "$T/ran"
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
@@ -147,7 +147,7 @@ ROWS
     [ ! -e "$T/ran" ]
 }
 
-@test "holders that come and go while the file is removed and made again never overlap" {
+@test "holders never overlap while the file is removed and created again" {
     local i
     for i in 1 2 3 4; do
         (for _ in {1..40}; do
@@ -160,7 +160,7 @@ ROWS
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
 }
 
-@test "a waiter whose file was removed under it starts anew with the new one" {
+@test "a waiter whose file is removed starts again with the new one" {
     hold_lock job --lock-dir="$D"
     # flock(1) has the old file open and waits for it, as a dlock might between open and flock.
     flock "$D/dlock:job.lock" sh -c "echo x >'$T/old'; exec sleep 600" 3>&- &
@@ -175,7 +175,7 @@ ROWS
     pkill -P "$(cat "$T/flock.pid")" || true
 }
 
-@test "two users' environments, one lock: a login shell and cron see each other" {
+@test "a login shell and cron, with their different environments, use the same lock" {
     if [ "$(id -u)" -eq 0 ]; then
         run setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$DLOCK"
         [ "$status" -eq 0 ] || skip 'another user cannot reach the program'
@@ -190,7 +190,7 @@ ROWS
     [[ $status -eq 0 && $output == *'already holds the lock'* ]]
 }
 
-@test "a unit with a read-only /run/lock: refused with the reason; no other directory is used" {
+@test "a unit with a read-only /run/lock is refused with the reason; no other directory is used" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     cd / # under what is mounted
     # as_user MODE [OPTIONS]: /run/lock is of this mode, and mounted so.
@@ -247,7 +247,7 @@ no mount -t tmpfs none /tmp
 ROWS
 }
 
-@test "a lock that is held in the directory that was the default before is not taken in the new one: exit 78" {
+@test "a lock held in the former default directory cannot be acquired in the new one: exit 78" {
     # shellcheck disable=SC2016
     elsewhere 'mount -t tmpfs -o mode=1777 none /tmp
         hold() { rm -f /mnt/at/*; $user /mnt/dlock "$@" job -- sh -c "touch /mnt/at/here; until [ -e /mnt/at/end ]; do sleep 0.01; done" &
@@ -270,7 +270,7 @@ ROWS
     equals "$output" "$wanted/run/dlock/65534/dlock:job.lock"
 }
 
-@test "looking at a lock held in the former default directory fails as acquiring it does: 78, and the message says where" {
+@test "--status of a lock held in the former default directory fails as acquiring it does: 78, and the message says where" {
     elsewhere 'mount -t tmpfs -o mode=1777 none /tmp
         hold() { rm -f /mnt/at/*; $user /mnt/dlock "$@" job -- sh -c "touch /mnt/at/here; until [ -e /mnt/at/end ]; do sleep 0.01; done" &
             until [ -e /mnt/at/here ]; do sleep 0.01; done; }
@@ -340,7 +340,7 @@ dlock: job: the lock is not paused"
     [ "$(fence_at -3600)" -lt "$first" ]
 }
 
-@test "--lock-file makes the file, takes links, directories and pipes as flock(1) does, and says what it cannot open" {
+@test "--lock-file creates the file, accepts links, directories and pipes as flock(1) does, and reports what it cannot open" {
     dlock --lock-file="$T/new" true
     [ -e "$T/new" ]
     [ ! -s "$T/new" ]
@@ -356,7 +356,7 @@ dlock: job: the lock is not paused"
     equals "$output" ok
 }
 
-@test "--lock-file inside the same --lock-file does not wait for itself, nor in what flock(1) has become" {
+@test "--lock-file inside the same --lock-file does not wait for itself, nor inside a flock(1) that dlock has become" {
     run timeout 20 dlock --lock-file="$T/exact" --name=a dlock --lock-file="$T/exact" --name=b echo ok
     equals "$status $output" '0 ok'
     flock "$T/exact" timeout 20 dlock --lock-file="$T/exact" echo ok >"$T/out"
@@ -365,7 +365,7 @@ dlock: job: the lock is not paused"
     equals "$status $output" '0 ok'
 }
 
-@test "--lock-file inside a script that has locked the file by flock(1) on a descriptor does not wait for itself" {
+@test "--lock-file inside a script that locked the file with flock(1) on a descriptor does not wait for itself" {
     local shell script='exec 9>"$1"; flock $2 9; timeout 20 dlock $3 --lock-file="$1" echo ok'
     for shell in bash dash; do
         command -v "$shell" >/dev/null || continue
@@ -397,7 +397,7 @@ inherited() {
     gone "$DEAD"
 }
 
-@test "--lock-file: a process with the pid of an ended holder is not the holder" {
+@test "--lock-file: a process that reuses the pid of an ended holder is not the holder" {
     inherited "$T/exact"
     with_pid() { run python3 "$TESTS/helpers/with_pid.py" "$DEAD" "$@"; }
     with_pid true
@@ -565,7 +565,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "--lock-file: a stranger who fills the queue of the holder's claim has not filled it for long" {
+@test "--lock-file: another user who fills the queue of the holder's claim cannot keep it full" {
     hold_lock '' -t 10s --lock-file="$T/exact"
     cat >"$T/fill.py" <<'P'
 import socket, sys
@@ -605,7 +605,7 @@ P
         sh -c 'kill -STOP "$PPID"; python3 fill.py; dlock -v --lock-file=exact true; status=$?; kill -CONT "$PPID"; exit "$status"'
 }
 
-@test "--lock-file or --fallback=file outside: a dlock inside finds the file" {
+@test "a dlock inside a run with --lock-file or --fallback=file finds the file" {
     cd "$T"
     run timeout 20 dlock --lock-file=exact --name=job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" echo nested'
     [[ $status -eq 0 && $output == *'job (file)'*'already holds the lock'*nested ]]
@@ -623,7 +623,7 @@ P
     equals "$(grep -c unreachable "$T/out")" 1
 }
 
-@test "--lock-file attached to a script: inside it no process waits for it, and it is the current one" {
+@test "--lock-file attached to a script: no process inside waits for it, and --current shows it" {
     local mode
     for mode in '' -s; do
         run timeout 20 sh -c "dlock --attach $mode --lock-file='$T/exact' && dlock $mode --lock-file='$T/exact' echo in
@@ -641,7 +641,7 @@ P
     [[ $output == *'"mode":"exclusive","expires_at":null,"ttl_remaining":null}' ]]
 }
 
-@test "--lock-file: a file that permissions do not allow to be created is said to be that: exit 77" {
+@test "--lock-file: a file that may not be created is reported as that: exit 77" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
     local dir
     dir=$(mktemp -d /tmp/dlock-test-XXXXXX)
@@ -653,7 +653,7 @@ P
     [[ $output == *'cannot open the lock file'*'Permission denied'* ]]
 }
 
-@test "--lock-file of another user in a directory like /tmp, in which the kernel lets only its owner create it anew" {
+@test "--lock-file: another user's file in a directory like /tmp, where the kernel lets only its owner open it with O_CREAT, works" {
     : >"$T/exact"
     LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" -- env -u LD_PRELOAD flock -n "$T/exact" true
     equals "$status $output" '1 '
@@ -661,7 +661,7 @@ P
     equals "$status $output" '0 in'
 }
 
-@test "--lock-file removed or replaced while the command runs is a lost lock" {
+@test "--lock-file: a file removed or replaced while the command runs is a lost lock" {
     local change status start
     touch "$T/new"
     for change in "rm $T/exact" "mv $T/new $T/exact"; do
@@ -685,7 +685,7 @@ P
     within 0 "$start"
 }
 
-@test "a command of some milliseconds needs no inotify instance, a longer one has one" {
+@test "a command of some milliseconds uses no inotify instance, a longer one uses one" {
     local where count='ls -l "/proc/$PPID/fd" | grep -c inotify'
     for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
         # A busy machine may take more time for this command than the watch waits.
@@ -695,7 +695,7 @@ P
     done
 }
 
-@test "dlock does not wait for the kernel, which closes an inotify instance in up to 20 ms: neither a holder nor a waiter" {
+@test "neither a holder nor a waiter waits for the kernel, which takes up to 20 ms to close an inotify instance" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     local where
     for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
@@ -710,7 +710,7 @@ P
     done
 }
 
-@test "inotify instances that runs have left to the kernel are closed" {
+@test "inotify instances left to the kernel are closed" {
     # A user namespace has a limit of its own.
     unshare -r sh -c 'echo 5 >/proc/sys/user/max_inotify_instances' 2>/dev/null || skip 'no limit can be set'
     # shellcheck disable=SC2016
@@ -734,7 +734,7 @@ P
     done
 }
 
-@test "a lock directory that is moved is seen at once, too" {
+@test "the move of a lock directory is noticed at once, too" {
     local where start
     for where in "--lock-dir=$D job" "--lock-file=$D/exact"; do
         rm -rf "$D" "$D.old" "$T"/held*
@@ -748,7 +748,7 @@ P
     done
 }
 
-@test "two users exclude each other only in a shared --lock-dir, in which the second is refused" {
+@test "in a shared --lock-dir a second user is refused; in their own directories two users do not exclude each other" {
     local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$T/copy" -n)
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     install -m 755 "$DLOCK" "$T/copy"
@@ -758,7 +758,7 @@ P
     fails_with 0 '' "${nobody[@]}" job true
 }
 
-@test "--on-degraded: warn, warn-throttled, proceed and fail" {
+@test "--on-degraded: each of warn, warn-throttled, proceed and fail does what it says" {
     unset DLOCK_BACKEND
     run dlock --lock-dir="$D" job true
     equals "$status" 0
@@ -786,7 +786,7 @@ P
     equals "$status$output" 0
 }
 
-@test "--fallback=file is off by default; asked for, it takes the file lock and says so" {
+@test "--fallback=file is off by default; if set, dlock uses the file lock and says so" {
     unset DLOCK_BACKEND
     run dlock -r "unix://$T/nowhere" --retry-for=0 job touch "$T/ran"
     equals "$status" 69
@@ -825,7 +825,7 @@ P
     [[ $(dlock --lock-dir="$D" --backend=file --status --json held) == *'"conflicts":1,'*'"waited":0.000,'* ]]
 }
 
-@test "--lock-file has no NAME: the words are the command, the name is --name or the path, and it may be held without an end" {
+@test "--lock-file takes no NAME: the words are the command, the name is --name or the path, and the lock may be held without an end" {
     local file=$T/exact
     fails_with 0 "^$file ran$" dlock --lock-file="$file" -- sh -c 'echo "$DLOCK_NAME ran"'
     fails_with 0 "^$file$" dlock --lock-file="$file" -c 'echo $DLOCK_NAME'
@@ -851,7 +851,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "files of an expired --hold-at-least are removed by whoever looks next" {
+@test "files of an expired --hold-at-least are removed by the next process that checks" {
     local name
     for name in a b c; do dlock --lock-dir="$D" --hold-at-least=300ms "$name" true; done
     dlock --lock-dir="$D" --hold-at-least=60s kept true
@@ -868,14 +868,14 @@ P
     [ -e "$D/dlock:other.lock" ]
 }
 
-@test "--lock-file: no thread can be started that waits in the kernel: the file is polled, and locked" {
+@test "--lock-file: if no thread can be started to wait in the kernel, the file is polled and locked" {
     flock "$T/exact" sleep 1 3>&- 4>&- &
     wait_until 10 not flock -n "$T/exact" true
     LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -w 20s --lock-file="$T/exact" true
     wait
 }
 
-@test "--attach: the process ends just when its lock is acquired: 64, and the lock is free" {
+@test "--attach: the process ends just as its lock is acquired: 64, and the lock is free" {
     sleep 60 3>&- 4>&- &
     local other=$! status=0
     export DLOCK_LOCK_DIR=$D

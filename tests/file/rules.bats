@@ -2,7 +2,7 @@
 # One set of rules: the rows of the Lua scripts hold for lock files as well.
 load ../lib/common
 
-@test "lock files have the rules of the Lua scripts: who may acquire, what became of a lease, which runs are remembered" {
+@test "file locks follow the rules of the Lua scripts: who may acquire, what became of a lease, which runs are remembered" {
     PYTHONDONTWRITEBYTECODE=1 run python3 "$TESTS/file/rules.py" "$HELPERS/file_rules"
     [[ $output =~ ^[0-9]{3}' rows, 0 wrong'$ ]]
 }

@@ -18,14 +18,14 @@ r, g, failures, skipped = (s[m] for m in ("last_run", "last_success", "failures_
 print(eval(sys.argv[1]))' "$2"
 }
 
-@test "names that begin at one place of the table have room, and none is run again" {
+@test "names that hash to the same place of the table all have room, and none is run again" {
     local name names
     mapfile -t names < <(names_beside_job 40)
     for name in "${names[@]}"; do dlock --once-per=1h "$name" true; done
     for name in "${names[@]}"; do fails_with 75 '' dlock --once-per=1h "$name" touch "$T/ran"; done
 }
 
-@test "a full table: the oldest runs go, after the names that remember none" {
+@test "a full table: the oldest runs are dropped, after the names that remember none" {
     dlock job true
     dlock --remember=0 nothing true
     fill_table "$TABLE" 0 3600 0
@@ -38,7 +38,7 @@ print(eval(sys.argv[1]))' "$2"
     for name in job first second; do equals "$(memory "$name" 'r["status"]')" 0; done
 }
 
-@test "a full table: what --once-per needs stays, and a run that has no room is warned of" {
+@test "a full table: what --once-per needs is kept, and a run without room causes a warning" {
     dlock --once-per=1h job true
     fill_table "$TABLE" 1 3600 3600
     fails_with 0 '^$' dlock last true
@@ -54,7 +54,7 @@ print(eval(sys.argv[1]))' "$2"
     [ "$(dlock --list --all | wc -l)" -eq 1025 ]
 }
 
-@test "a directory that remembers no run needs no more room than before, and one run needs two pages" {
+@test "a directory that remembers no run uses no more space than before, and one run uses two pages" {
     dlock --remember=0 job true
     equals "$(stat -c %s "$TABLE")" $((256 + 384 * 1024))
     local before
@@ -64,7 +64,7 @@ print(eval(sys.argv[1]))' "$2"
     equals "$(memory job 'r["status"]')" 0
 }
 
-@test "what is remembered is torn or garbage: nothing is known, and the next run is remembered" {
+@test "torn or garbage records of runs: nothing is known, and the next run is remembered" {
     dlock job true
     local where damage
     for damage in 'f.write(b"\0" * 8)' 'f.seek(300, 1); f.write(b"xyz")' 'f.write(os.urandom(1024))'; do
@@ -83,7 +83,7 @@ P
     done
 }
 
-@test "the table is cut short while a command runs: its status is the command's own, and the next run is remembered" {
+@test "the table is truncated while a command runs: the command's own status is returned, and the next run is remembered" {
     local size
     for size in 0 393472 400000; do
         dlock job true
@@ -94,7 +94,7 @@ P
     done
 }
 
-@test "a full disk: the run is not remembered, which is warned of, and nothing fails" {
+@test "a full disk: the run is not remembered, with a warning, and nothing fails" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -m 700 "$T/locks"
     # Room for the table and a lock file.
@@ -103,7 +103,7 @@ P
     [[ $output == "dlock: job: the lock is released, but its run is not remembered: there is no room"*$'\n'7$'\n'"job: free, released "*8 && $output != *'last run'* ]]
 }
 
-@test "dlock is killed once the run is recorded, and before its record is gone: it is not counted again" {
+@test "dlock is killed after the run is recorded and before its lock's record is removed: the run is not counted again" {
     fails_with 1 '' dlock job false
     fails_with 7 '' dlock job sh -c "cp '$LOCK' '$T/copy'; exit 7"
     cp -p "$T/copy" "$LOCK"
@@ -113,7 +113,7 @@ P
     equals "$(memory job '(r["status"], failures)')" '(0, 0)'
 }
 
-@test "dlock is killed: whatever removes or replaces its record first, the run is lost once" {
+@test "dlock is killed: whoever removes or replaces its record first, the run is recorded as lost once" {
     local remover
     for remover in 'dlock --status job' 'dlock job false' 'dlock -s job false' 'dlock --force-release job' \
         'dlock --list' 'dlock -w 1 --slots=2 job false' 'dlock --once-per=1h job true'; do
@@ -131,7 +131,7 @@ P
 }
 not_held() { flock -n "$LOCK" true; }
 
-@test "a record of an earlier boot: the run is lost" {
+@test "a record from an earlier boot: the run is recorded as lost" {
     fails_with 7 '' dlock job sh -c "cp '$LOCK' '$T/copy'; exit 7"
     rm "$TABLE"
     sed 's/^boot .*/boot 00000000-0000-4000-8000-000000000000/' "$T/copy" >"$LOCK"
@@ -139,7 +139,7 @@ not_held() { flock -n "$LOCK" true; }
     equals "$(memory job '(r["outcome"], failures)')" "('lost', 1)"
 }
 
-@test "an acquired lock that is never released: its run is lost when the lease ends" {
+@test "an acquired lock that is never released: its run is recorded as lost when the lease ends" {
     dlock --acquire -t 300ms job
     equals "$(memory job r)" None
     wait_until 10 is_lost
@@ -148,7 +148,7 @@ not_held() { flock -n "$LOCK" true; }
 }
 is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
 
-@test "many at once with --once-per: one runs" {
+@test "many processes at once with --once-per: one runs" {
     local i
     for i in {1..12}; do
         dlock --once-per=1h job sh -c 'echo ran >>"$0"' "$T/ran" 2>/dev/null 3>&- 4>&- &
@@ -166,7 +166,7 @@ is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
     equals "$(dlock --list --all)" ''
 }
 
-@test "two users of one directory: each has its own memory" {
+@test "two users of one directory: each has its own record of runs" {
     mkdir -m 1777 "$T/locks"
     chmod 1777 "$T/locks"
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
@@ -178,7 +178,7 @@ is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
     equals "$(dlock --list --all | wc -l)" 2
 }
 
-@test "a --lock-file remembers nothing, and says so" {
+@test "--lock-file remembers no runs, and says so" {
     dlock --lock-file="$T/exact" true
     run dlock --lock-file="$T/exact" --status
     [[ $output != *'last run'* ]]
@@ -204,7 +204,7 @@ with open(sys.argv[1], "r+b") as f:
 P
 }
 
-@test "a history that is torn or garbage is none: the last run is known, and the next one starts another" {
+@test "a torn or garbage history is ignored: the last run is known, and the next one starts a new history" {
     local damage
     for damage in 'f.write(b"\0" * 8)' 'f.seek(20, 1); f.write(b"x")' 'f.seek(3000, 1); f.write(b"x")' 'f.write(os.urandom(4096))'; do
         dlock job true
@@ -217,7 +217,7 @@ P
     done
 }
 
-@test "dlock is killed once the run is recorded, and before its history is: only that run is missing" {
+@test "dlock is killed after the run is recorded and before the history is: only that run is missing from the history" {
     fails_with 1 '' dlock job sh -c 'exit 1'
     on_page 'open(sys.argv[2], "wb").write(f.read(4096))'
     fails_with 2 '' dlock job sh -c 'exit 2'
@@ -242,7 +242,7 @@ P
     equals "$(past)" 8
 }
 
-@test "the clock is set back while a command runs: its length is not known" {
+@test "the clock is set back while a command runs: the run has no known length" {
     set_wall 0
     LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job sh -c "echo -3600 >'$T/wall_clock.tmp' && mv '$T/wall_clock.tmp' '$T/wall_clock'"
     fails_with 7 '' dlock job sh -c 'exit 7'
@@ -257,7 +257,7 @@ P
     [[ $output == 7$'\n''job: free, released '*', exit status 7'*$'\n''job: no run is known' ]]
 }
 
-@test "a full table: a name has nothing of the history of the one whose place it has" {
+@test "a full table: a name inherits no history from the name whose place it takes" {
     fails_with 7 '' dlock before sh -c 'exit 7'
     fill_table "$TABLE" 0 3600 0
     python3 - "$TABLE" <<'P' # the history of another name is in each place

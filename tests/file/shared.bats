@@ -32,7 +32,7 @@ share() {
 files() { find "$T/locks" -name '*.lock' | wc -l; }
 
 # bats test_tags=slow
-@test "frozen while it takes the lock: others are refused, and it goes on when it runs again" {
+@test "dlock is frozen while it acquires the lock: others are refused, and it goes on when it runs again" {
     at_write $STOP frozen -t 60s job
     wait_until 10 is_frozen frozen
     local start=$(now)
@@ -50,7 +50,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
 }
 
 # bats test_tags=slow
-@test "a lock file with gigabytes of holes: it is taken at once, and no look at it lasts longer than it may" {
+@test "a lock file with gigabytes of holes: it is locked at once, and no check of it exceeds its time limit" {
     mkdir -m 700 "$T/locks"
     truncate -s 16G "$F" || skip 'no such files here'
     run timeout 20 dlock --status job
@@ -88,7 +88,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "killed while it takes the lock, before or after its record is written: free at once" {
+@test "dlock is killed while it acquires the lock, before or after its record is written: the lock is free at once" {
     local signal
     for signal in $KILL -$KILL; do
         at_write "$signal" dead -t 60s job
@@ -102,7 +102,7 @@ P
     done
 }
 
-@test "killed after the record of a detached lease is written: held all the same" {
+@test "dlock is killed after it has written the record of a lease without a process: the lock is held all the same" {
     run env LD_PRELOAD="$HELPERS/fault_signal_at_pwrite.so" PWRITE_SIGNAL=-$KILL dlock --acquire --owner=me -t 60s job
     equals "$status" 137
     fails_with 75 '' dlock -n job echo wrong
@@ -124,7 +124,7 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-@test "frozen while it takes the lock, and forced: another has it, and the frozen one waits for that" {
+@test "dlock is frozen while it acquires a lock that --force-release then removes: another acquires it, and the frozen one waits" {
     at_write -$STOP frozen -t 60s job
     wait_until 10 is_frozen frozen
     run dlock --force-release job
@@ -132,7 +132,7 @@ goes_on_after_the_other() {
     goes_on_after_the_other
 }
 
-@test "frozen while it pauses the lock: --resume is refused meanwhile, and the pause counts when it runs again" {
+@test "dlock is frozen while it pauses the lock: --resume is refused meanwhile, and the pause counts when it runs again" {
     LD_PRELOAD=$HELPERS/fault_signal_at_pwrite.so PWRITE_SIGNAL=$STOP dlock --pause=1h --message=why job 3>&- 4>&- &
     echo $! >"$T/frozen.pid"
     wait_until 10 is_frozen frozen
@@ -145,7 +145,7 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-@test "frozen while it pauses the lock, and forced: the pause counts when it runs again" {
+@test "dlock is frozen while it pauses a lock that --force-release then removes: the pause counts when it runs again" {
     LD_PRELOAD=$HELPERS/fault_signal_at_pwrite.so PWRITE_SIGNAL=$STOP dlock --pause=1h --message=why job 3>&- 4>&- &
     echo $! >"$T/frozen.pid"
     wait_until 10 is_frozen frozen
@@ -156,7 +156,7 @@ goes_on_after_the_other() {
     fails_with 75 'paused by' dlock -n job echo wrong
 }
 
-@test "frozen while it releases the lock: others wait, and have it when it runs again" {
+@test "dlock is frozen while it releases the lock: others wait, and acquire it when it runs again" {
     touch "$T/stop_at_unlink"
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
     echo $! >"$T/a.pid"
@@ -173,7 +173,7 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-@test "frozen while it releases the lock, and forced: it finds what it takes from another when it runs again" {
+@test "dlock is frozen while it releases a lock that --force-release then removes: on waking it removes the new file, which the new holder notices" {
     touch "$T/stop_at_unlink"
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
     echo $! >"$T/a.pid"
@@ -188,7 +188,7 @@ goes_on_after_the_other() {
     equals "$status" 124
 }
 
-@test "frozen before it enters the section: it blocks no one, and starts anew with the new file" {
+@test "dlock is frozen before it enters its critical section: it blocks nobody, and starts again with the new file" {
     touch "$T/stop_at_section"
     hold frozen
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job -- "$T/frozen.sh" 2>"$T/frozen.err" 3>&- 4>&- &
@@ -218,7 +218,7 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-@test "frozen while it gives up waiting: a lease that others have taken since keeps its file" {
+@test "a waiter is frozen while it gives up: a lease that others have acquired since keeps its file" {
     share a -s job
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
@@ -320,7 +320,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "taken away by force: the command is stopped, and another may have the lock at once" {
+@test "--force-release stops the command, and another process may acquire the lock at once" {
     share a -t 60s job
     run dlock --force-release job
     equals "$status" 0
@@ -333,7 +333,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     [[ $output == *'"losses":1'* ]]
 }
 
-@test "a frozen holder whose slot was released keeps its number, not its place among others" {
+@test "a frozen holder whose slot was released keeps its number, but not its place among the holders" {
     share a --slots=2 --owner=a -t 60s job
     share b --slots=2 --owner=b -t 60s job
     kill -STOP "$(pid_of a)"
@@ -352,7 +352,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "released from outside while it runs: told from a loss, the command goes on, and others get in at once" {
+@test "--release from outside is distinguished from a loss: the command runs on, and others acquire the lock at once" {
     share a --owner=a -t 60s job
     run dlock --release --owner=a job
     equals "$status" 0
@@ -364,7 +364,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     [[ $output == *'"losses":0'* ]]
 }
 
-@test "released from outside, --hold-at-least holds on, and the record says so" {
+@test "--release from outside keeps to --hold-at-least, and the record says so" {
     share a --owner=a --hold-at-least=3s -t 60s job
     run dlock --release --owner=a job
     equals "$status" 0
@@ -378,7 +378,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$output" next
 }
 
-@test "the last of many to leave removes the file, also when others were killed" {
+@test "the last of many sharers to leave removes the file, even if others were killed" {
     local label
     for label in a b c d; do share $label -s job; done
     kill -KILL "$(pid_of b)"
@@ -391,7 +391,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "a waiter that is killed after the file was kept for it blocks no one" {
+@test "a waiter that is killed after the file was kept for it blocks nobody" {
     share a -s job
     dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
@@ -405,7 +405,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "flock(1) sees what is shared and what is not" {
+@test "flock(1) sees whether the lock is shared or exclusive" {
     share a -s job
     flock -n -s "$F" true
     run flock -n -x "$F" true
@@ -417,7 +417,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$status" 1
 }
 
-@test "looking keeps no one out: takes succeed while many look" {
+@test "checking keeps nobody out: locks are acquired while many processes check" {
     local i
     (while [ ! -e "$T/stop" ]; do dlock --status job >/dev/null || true; done) 3>&- 4>&- &
     (while [ ! -e "$T/stop" ]; do dlock --list >/dev/null || true; done) 3>&- 4>&- &
@@ -428,7 +428,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     [ ! -e "$T/bad" ]
 }
 
-@test "takes at the same time that do not exclude each other all succeed" {
+@test "simultaneous requests that do not exclude each other all succeed" {
     local i
     share a -s job
     for i in {1..20}; do
@@ -441,7 +441,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "a detached lease of another boot is free" {
+@test "a lease without a process from an earlier boot is free" {
     dlock --acquire --owner=me -t 1h job
     fails_with 75 '' dlock -n job echo wrong
     sed -i 's/^boot .*/boot 00000000-0000-0000-0000-000000000000/' "$F"
@@ -458,7 +458,7 @@ other_boot_id() {
     unshare -m sh -c 'mount --bind "$T/boot_id" /proc/sys/kernel/random/boot_id && exec "$@"' sh "$@"
 }
 
-@test "a container with a boot id of its own: a lock held on this kernel is held in both" {
+@test "a container with its own boot id: a lock held on this kernel is held in both" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     local here there
     for here in '' other_boot_id; do
@@ -483,7 +483,7 @@ other_boot_id() {
 other_clock() { unshare -T --boottime "$1" -f "${@:2}"; }
 has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespaces here'; }
 
-@test "another time namespace: a lease has the same end in all" {
+@test "another time namespace: a lease ends at the same time in all of them" {
     has_other_clock
     local here
     for here in 7200 -300; do
@@ -502,7 +502,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(files)" 0
 }
 
-@test "another time namespace: a head keeps its turn, and a lock inside the same lock does not wait" {
+@test "another time namespace: the first waiter keeps its turn, and a lock inside the same lock does not wait" {
     has_other_clock
     share a job
     dlock job true 3>&- 4>&- &
@@ -520,7 +520,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(files)" 0
 }
 
-@test "if no boot has an id, a detached lease may be of any, but of none in which it would last longer than a lease can" {
+@test "if no boot has an id, a lease without a process counts for any boot, unless it would last longer than a lease can" {
     dlock --acquire --owner=me -t 1h job
     sed -i 's/^boot .*/boot /' "$F"
     fails_with 75 '' dlock -n job echo wrong
@@ -547,7 +547,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(files)" 0
 }
 
-@test "--list: sorted, long names by what is written in them, what is no lock of ours passed over" {
+@test "--list: sorted, long names taken from their records, files that are no locks skipped" {
     local long
     long=$(printf 'x%.0s' {1..600})
     dlock --acquire --owner=1 "$long" >/dev/null
@@ -568,7 +568,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(grep -o '"key":"[^"]*"' <<<"$output")" '"key":"b/c"'
 }
 
-@test "--lock-file: shared as flock -s has it, exclusive as flock -x" {
+@test "--lock-file -s is compatible with flock -s, and without -s with flock -x" {
     share a -s --lock-file="$T/exact"
     flock -n -s "$T/exact" true
     run flock -n -x "$T/exact" true
@@ -586,7 +586,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$status" 1
 }
 
-@test "released from outside, and frozen while it lets go: an exclusive waiter gets the lock, or waits on" {
+@test "dlock is frozen while it gives up a lock that was released from outside: an exclusive waiter acquires the lock" {
     touch "$T/stop_at_unlocked"
     LD_PRELOAD=$HELPERS/fault_stop_at.so share released -s --owner=me -t 60s job
     share other -s job
@@ -627,7 +627,7 @@ reads() {
     cat "$T/reads"
 }
 
-@test "one more of many that share a lock, or have slots, reads no more records than one of few; one that is refused, too" {
+@test "a sharer or slot holder reads no more records when there are many holders than when there are few, nor does a refused one" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer counts its own'
     [ "$(getconf LONG_BIT)" -eq 64 ] || skip 'struct flock is another one'
     local mode count few refused
@@ -650,7 +650,7 @@ reads() {
     done
 }
 
-@test "a place that one of many left by being killed is taken again" {
+@test "a place left by a killed sharer among many is used again" {
     [ "$(getconf LONG_BIT)" -eq 64 ] || skip 'struct flock is another one'
     local i
     dlock --acquire --slots=42 -t 1h job >/dev/null

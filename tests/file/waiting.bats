@@ -50,7 +50,7 @@ through() {
 }
 
 # bats test_tags=slow
-@test "however many waiters in front are frozen, the lock is free for five seconds at most" {
+@test "however many of the first waiters are frozen, the lock is free for five seconds at most" {
     local i start how
     for how in TERM KILL; do
         rm -f "$T"/a "$T"/a.*
@@ -76,7 +76,7 @@ through() {
 }
 
 # bats test_tags=slow
-@test "two hundred waiters at once: one at a time, all of them, and next to no time spent while they wait" {
+@test "two hundred waiters at once: each runs, one at a time, and the wait uses next to no processor time" {
     local i ticks
     share a job && holds a
     for i in {1..200}; do
@@ -97,7 +97,7 @@ through() {
     equals "$(files)" 0
 }
 
-@test "ten waiters have the lock in the order in which they came, and leave no file behind" {
+@test "ten waiters acquire the lock in the order in which they came, and leave no file behind" {
     local i
     stop_time
     share a job && holds a
@@ -108,7 +108,7 @@ through() {
     equals "$(files)" 0
 }
 
-@test "while a waiter lives, no later one overtakes it, even if the lock is free" {
+@test "no waiter overtakes an earlier live one, even if the lock is free" {
     share a job && holds a
     queue first
     kill -STOP "$(pid_of first)"
@@ -128,7 +128,7 @@ through() {
     equals "$(files)" 0
 }
 
-@test "a frozen head loses its turn in about two seconds, and is the last one when it runs again" {
+@test "a frozen first waiter loses its turn in about two seconds, and is the last one when it runs again" {
     local start
     share a job && holds a
     queue frozen
@@ -154,7 +154,7 @@ through() {
     equals "$(files)" 0
 }
 
-@test "a newcomer gets past a frozen head as well" {
+@test "a newcomer overtakes a frozen first waiter as well" {
     share a job && holds a
     queue frozen
     kill -STOP "$(pid_of frozen)"
@@ -168,7 +168,7 @@ through() {
     equals "$(files)" 0
 }
 
-@test "waiters that are frozen in the middle hold up the others for seconds, and no longer" {
+@test "a waiter frozen in the middle of the queue delays the others by a few seconds only" {
     share a job && holds a
     queue 1
     queue 2
@@ -191,7 +191,7 @@ has_marked() {
     }
 }
 
-@test "a waiter that is frozen after it has noticed that those before it are: the next has the lock" {
+@test "a waiter that is frozen after it has found those before it frozen: the next one acquires the lock" {
     local i start
     share a job && holds a
     for i in {1..5}; do queue "$i"; done
@@ -211,7 +211,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "waiters that are killed, the head and others, are passed over at once" {
+@test "killed waiters, the first and others, are skipped at once" {
     local i
     stop_time
     share a job && holds a
@@ -236,7 +236,7 @@ has_marked() {
     through 2
 }
 
-@test "a holder that is killed: the next one has the lock at once" {
+@test "when a holder is killed, the next waiter acquires the lock at once" {
     local start i sum=0
     for i in {1..8}; do
         rm -f "$T"/a*
@@ -251,7 +251,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "a lease without a process: a waiter gets it at once when it is released, and when it ends" {
+@test "a lease without a process: a waiter acquires the lock at once when it is released and when it ends" {
     local start
     start=$(now)
     dlock --acquire --owner=me -t ${LEASE}ms job
@@ -267,7 +267,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "a lease without a process that is extended is waited for to its new end" {
+@test "an extended lease without a process is waited for until its new end" {
     local start
     start=$(now)
     dlock --acquire --owner=me -t ${LEASE}ms job
@@ -278,7 +278,7 @@ has_marked() {
     within $((2 * LEASE)) "$start"
 }
 
-@test "--hold-at-least: a waiter gets the lock when that time is over" {
+@test "--hold-at-least: a waiter acquires the lock when that time is over" {
     local start
     start=$(now)
     dlock --hold-at-least=${LEASE}ms job true
@@ -288,7 +288,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "waiters for a lock that is taken as a lease without a process each wait for the next" {
+@test "--acquire by several waiters: each waits for the lease of the one before" {
     local i
     share a job && holds a
     for i in 1 2 3; do
@@ -306,7 +306,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "--force-release while several wait: all of them have the lock, in their order" {
+@test "--force-release while several wait: all of them acquire the lock, in order" {
     local i
     share a -t 60s job && holds a
     for i in 1 2 3 4; do timeless queue "$i"; done
@@ -317,7 +317,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "a lock file that is removed or replaced while several wait" {
+@test "a lock file removed or replaced while several wait: all of them acquire the lock" {
     local i
     share a -t 60s job && holds a
     for i in 1 2 3 4; do timeless queue "$i"; done
@@ -333,7 +333,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "the lock directory is removed, or replaced, while several wait" {
+@test "the lock directory removed or replaced while several wait: all of them acquire the lock" {
     local i how
     for how in removed replaced; do
         share a -t 60s job && holds a
@@ -369,7 +369,7 @@ has_marked() {
     equals "$(order)" '1 2 4 4 1 2 '
 }
 
-@test "a file system is mounted on the lock directory: the holder is stopped at its next check, a waiter starts anew" {
+@test "a file system is mounted over the lock directory: the holder is stopped at its next check, a waiter starts again" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -m 700 "$T/locks"
     # shellcheck disable=SC2016
@@ -386,7 +386,7 @@ has_marked() {
     grep -q 'removed or replaced' "$T/a.err"
 }
 
-@test "the lock directory is removed while several wait, and cannot be made anew: 73" {
+@test "the lock directory is removed while several wait, and cannot be created again: exit 73" {
     local i status=0
     mkdir "$T/above"
     DLOCK_LOCK_DIR=$T/above/locks
@@ -403,7 +403,7 @@ has_marked() {
     [ ! -e "$T/order" ]
 }
 
-@test "those who would share the lock get in together, up to the first who would not" {
+@test "waiters that may share the lock acquire it together, up to the first that may not" {
     stop_time
     share a job && holds a
     local label
@@ -430,7 +430,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "--slots: each slot that gets free goes to the next who waits" {
+@test "--slots: each slot that becomes free goes to the next waiter" {
     local label
     stop_time
     for label in a b; do share "$label" --slots=2 job && holds "$label"; done
@@ -449,7 +449,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "a waiter for a lock that its own token holds blocks no one" {
+@test "a waiter for a lock held under its own token blocks nobody" {
     stop_time
     share a --slots=3 --owner=me job && holds a
     share b --slots=3 --owner=me job
@@ -462,7 +462,7 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "-w ends when it is over, for the head and for those behind" {
+@test "-w ends on time, for the first waiter and for those after it" {
     local start wait
     share a job && holds a
     for wait in 500ms 600ms; do # the second time as the second one
@@ -498,7 +498,7 @@ finally: waiter.kill()
 P
 }
 
-@test "a signal ends a waiter at once, the head and those behind" {
+@test "a signal ends a waiter at once, whether it is the first or not" {
     stop_time
     share a job && holds a
     with_signals 1 dlock job touch "$T/ran"
@@ -513,7 +513,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "a command inherits nothing from the wait: no descriptor, no signal's disposition, no mask" {
+@test "a command inherits nothing from the wait: no descriptor, signal disposition or mask" {
     local show='readlink /proc/$$/fd/* | grep -vE "pipe:|/dev/null" || true; grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status'
     dlock job -- bash -c "$show" >"$T/before" </dev/null 2>/dev/null 3>&- 4>&- &
     wait $!
@@ -566,7 +566,7 @@ P
     wait "$(pid_of 1)"
 }
 
-@test "--lock-file: flock(1) and dlock have the file in the order in which they came" {
+@test "--lock-file: flock(1) and dlock acquire the file in the order in which they came" {
     local i
     stop_time
     # Who waits for the file, by /proc/locks.
@@ -587,7 +587,7 @@ P
     equals "$(order)" '1 2 3 4 5 6 7 8 '
 }
 
-@test "--lock-file: a waiter that gets the lock while it looks for the holder is no outer dlock" {
+@test "--lock-file: a waiter that acquires the lock while it looks for the holder does not mistake itself for an outer dlock" {
     stand() { grep -q -- "$1.*:$(stat -c %i "$T/exact") " /proc/locks; }
     share a --lock-file="$T/exact" && holds a
     hold b
@@ -604,7 +604,7 @@ P
     leave b
 }
 
-@test "--lock-file: a file whose exclusive lock wants it open for writing, as on NFS" {
+@test "--lock-file: a file that must be open for writing to be locked exclusively, as on NFS, works" {
     : >"$T/exact"
     LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so run dlock --lock-file="$T/exact" echo in
     equals "$output" in
@@ -615,7 +615,7 @@ P
     LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 73 'Bad file descriptor' dlock --lock-file="$T/directory" echo in
 }
 
-@test "--lock-file: removed or replaced while some wait, a wait that ends, and a signal" {
+@test "--lock-file: the file is replaced, one wait times out and a signal ends another: the other waiters acquire the lock" {
     local i start
     share a --lock-file="$T/exact" && holds a
     start=$(now)
@@ -641,7 +641,7 @@ P
     [ ! -e "$T/ran" ]
 }
 
-@test "flock(1) that holds the file of a lock, and lets it go, is noticed" {
+@test "a flock(1) that holds the lock's file and releases it is noticed" {
     mkdir -m 700 "$T/locks"
     flock "$F" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
     wait_until 10 test -e "$T/in"
@@ -657,7 +657,7 @@ P
 }
 
 # A server reports the end of a lease; a file does not.
-@test "a suspend beyond the lease that others wait for: the waiter has the lock on waking" {
+@test "the host is suspended beyond a lease that others wait for: the waiter acquires the lock on waking" {
     with_suspends dlock --acquire -t 1h job >/dev/null
     with_suspends dlock job true 2>"$T/err" 3>&- 4>&- &
     echo $! >"$T/a.pid"

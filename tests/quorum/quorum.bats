@@ -46,7 +46,7 @@ ends_with() {
 }
 
 # bats test_tags=slow
-@test "-v names each server that lacks the lock, while it is held" {
+@test "-v names each server that lacks the lock while it is held" {
     quorum 3
     hold_lock job -v --ttl=10
     local i times looks
@@ -69,7 +69,7 @@ ends_with() {
 }
 
 # bats test_tags=slow
-@test "others have the lock before the fence is written to a majority: held by them, exit 75" {
+@test "another client acquires the lock before the fence is written to a majority: exit 75, and the holder is named" {
     serve 1
     serve 2 ahead -86400 # so the fence of the other is written there
     for i in 1 2; do wait_until 20 redis_answers $i; done
@@ -88,7 +88,7 @@ ends_with() {
 }
 
 # bats test_tags=slow
-@test "servers that are far away: the lock is acquired with one of five down, and one that was restarted gets it again" {
+@test "distant servers: the lock is acquired with one of five down, and a restarted server gets it again" {
     quorum 4
     far 120 1 2 3 4
     local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
@@ -105,7 +105,7 @@ ends_with() {
     is_free_on 3
 }
 
-@test "three servers: taken on all, with the command's fence, released on all" {
+@test "with three servers the lock is acquired on all, with the command's fence, and released on all" {
     quorum 3
     printf '#!/bin/sh\necho $DLOCK_HELD_OWNER $DLOCK_FENCE $DLOCK_HELD_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
     chmod +x "$T/see.sh"
@@ -129,7 +129,7 @@ ends_with() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
-@test "several --redis of the command line count instead of those of the environment; a dlock inside finds them" {
+@test "several --redis on the command line replace those in the environment; a dlock inside finds them" {
     quorum 3
     local all=$DLOCK_REDIS
     unset DLOCK_REDIS
@@ -153,7 +153,7 @@ ends_with() {
     fails_with 69 "unix://$T/none.sock" dlock -r "unix://$T/none.sock" --retry-for=0 job true
 }
 
-@test "invalid quorums are refused: two servers, one of them twice, too many, --slots" {
+@test "invalid quorums are refused: two servers, one of them listed twice, too many, --slots" {
     fails_with 64 '--redis: a quorum needs at least 3 servers, not 2' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
         dlock -r redis://one:6379/1 -r unix:///a -r redis://ONE/2 job touch "$T/ran"
@@ -167,7 +167,7 @@ ends_with() {
     [ ! -e "$T/ran" ]
 }
 
-@test "one server under several names is found out, and never makes a majority of one" {
+@test "one server under several names is detected, and never counts as a majority" {
     quorum 2
     ln -s 1.sock "$T/alias.sock"
     ln -s 1.sock "$T/other.sock"
@@ -178,7 +178,7 @@ ends_with() {
     DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the server of another URL' dlock -v job true
 }
 
-@test "one server under several names is found out though the clock is set back meanwhile" {
+@test "one server under several names is detected even if the clock is set back meanwhile" {
     quorum 1
     ln -s 1.sock "$T/alias.sock"
     ln -s 1.sock "$T/other.sock"
@@ -196,7 +196,7 @@ ends_with() {
     is_free_on 1
 }
 
-@test "no thread can be started: the command is watched, nothing is left, and a release reaches all" {
+@test "no thread can be started: the lock is still checked, nothing is left, and a release reaches all servers" {
     quorum 3
     local token
     LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -v job sh -c 'until [ -e "$T/end" ]; do sleep 0.01; done' 2>"$T/err" 3>&- 4>&- &
@@ -210,7 +210,7 @@ ends_with() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
-@test "one of three hangs, another is held by others for a while: a contender does not wait for the one that hangs" {
+@test "one of three servers hangs, another is briefly held by others: a waiter does not wait for the hanging one" {
     quorum 3
     local start
     freeze 3
@@ -227,7 +227,7 @@ ends_with() {
     is_free_on 2
 }
 
-@test "one of three is far, another is held by others: a single try still gets the lock" {
+@test "one of three servers is distant, another is held by others: a single try still acquires the lock" {
     quorum 3
     far 300 3
     on 1 set dlock:job foreign
@@ -248,7 +248,7 @@ far() {
     for i; do wait_until 30 test -S "$T/far$i.sock"; done
 }
 
-@test "a signal while a majority is frozen ends dlock soon" {
+@test "a signal while a majority is frozen ends dlock quickly" {
     quorum 3
     freeze 1
     freeze 2
@@ -263,7 +263,7 @@ far() {
     [ ! -e "$T/ran" ]
 }
 
-@test "one of three down, two of five: the lock is acquired; one more: 69, nothing run, nothing left on the living" {
+@test "one of three servers or two of five are down: the lock is acquired; one more: exit 69, nothing is run or left on the others" {
     quorum 4 1
     local all="$DLOCK_REDIS"
     fails_with 0 'on [34] of 5 servers; .*unix://.*/5.sock\?db=0: ' dlock -v job true
@@ -283,7 +283,7 @@ far() {
     fails_with 69 'servers cannot be reached' dlock --status --retry-for=0 job
 }
 
-@test "a frozen server costs little time, neither a run nor a release; its late takes are given back" {
+@test "a frozen server delays neither a run nor a release; locks that it grants late are given back" {
     quorum 3
     freeze 2
     local start=$(now)
@@ -295,7 +295,7 @@ far() {
     wait_until 5 is_free_on 2
 }
 
-@test "a server that is slow once has the lock soon after, for the rest of the lease alone" {
+@test "a server that was slow once soon gets the lock, for the rest of the lease only" {
     quorum 3
     freeze 2
     hold_lock job --ttl=20
@@ -309,7 +309,7 @@ far() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
-@test "a server that is back has the lock before the next check would come" {
+@test "a server that comes back gets the lock before the next check is due" {
     quorum 2 1
     local start
     hold_lock job --ttl=1h # checked every 10 s
@@ -323,7 +323,7 @@ far() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
-@test "a server that forgets the lock has it again soon, though another has been down for long" {
+@test "a server that lost the lock gets it again soon, even if another server has been down for long" {
     quorum 4 1
     hold_lock job --ttl=1h
     local start i
@@ -341,7 +341,7 @@ far() {
     for i in 1 2 3 4; do is_free_on $i; done
 }
 
-@test "-v names a server that lacks the lock once, not at each look" {
+@test "-v names a server that lacks the lock once, not at each check" {
     quorum 3
     hold_lock job -v --ttl=10
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
@@ -372,7 +372,7 @@ far() {
     [ ! -e "$T/ran" ]
 }
 
-@test "the lock is gone on a majority: the command is stopped at once, exit 124, and nothing is left" {
+@test "a majority loses the lock: the command is stopped at once, exit 124, and nothing is left" {
     quorum 3
     hold_lock job --ttl=1h
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
@@ -399,14 +399,14 @@ is_stopped() {
     is_free_on 1
 }
 
-@test "one of a bare majority forgets the lock, the third was never reached: the command is stopped, exit 124" {
+@test "one of a bare majority loses the lock, the third server was never reached: the command is stopped, exit 124" {
     quorum 2 1
     hold_lock job --ttl=1h
     on 2 flushall
     is_stopped
 }
 
-@test "one of a bare majority forgets the lock, the third was in others' hands: the command is stopped, exit 124" {
+@test "one of a bare majority loses the lock, others held the third server: the command is stopped, exit 124" {
     quorum 3
     on 3 set dlock:job another
     hold_lock job --ttl=1h
@@ -415,7 +415,7 @@ is_stopped() {
     is_stopped
 }
 
-@test "the lock is removed on one server after the other: it is lost, and not taken again on each" {
+@test "the lock is removed on one server after the other: it is lost, and not restored on each" {
     quorum 3
     hold_lock job --ttl=10
     local start=$(now)
@@ -428,7 +428,7 @@ is_stopped() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
-@test "a majority dies while the lock is held: the command has it to the end of the lease, no longer" {
+@test "a majority of servers dies while the lock is held: the command runs until the lease ends, no longer" {
     quorum 3
     with_suspends hold_lock job --ttl=1h --grace=20m
     stop_redis 1
@@ -444,7 +444,7 @@ is_stopped() {
     grep -q '2 of 3 servers cannot be reached' "$T/held.err"
 }
 
-@test "a server that says yes to everything, and one that talks nonsense, do not make a lock" {
+@test "a server that agrees to everything and one that sends nonsense do not grant a lock" {
     quorum 3
     hold_lock job
     fake_redis error='OOM no'
@@ -466,7 +466,7 @@ is_stopped() {
     wait "$HOLDER"
 }
 
-@test "ten at once, over and over: one at a time, and all get it" {
+@test "ten processes, again and again: one at a time, and each gets its turn" {
     quorum 3
     export COUNT=$T/count
     echo 0 >"$COUNT"
@@ -493,7 +493,7 @@ ahead() {
     T=$folder LD_PRELOAD=$HELPERS/fault_wall_clock.so exec "$@"
 }
 
-@test "taken on a majority, then neither the fence nor the release comes through: it says that the lock is still held" {
+@test "a majority grants the lock, then neither the fence nor the release arrives: a message says that the lock is still held" {
     serve 1
     serve 2 ahead -86400 # so the fence of the other is to be written there
     for i in 1 2; do
@@ -517,7 +517,7 @@ ahead() {
     [[ $output != *'is held until'* ]]
 }
 
-@test "the fence rises though the server with the highest goes and the clock of another is behind" {
+@test "the fence keeps rising even if the server with the highest one is gone and another's clock is behind" {
     serve 1 ahead -172800
     serve 2 ahead -86400
     serve 3
@@ -561,7 +561,7 @@ asked_twice() {
     for i in 1 2 3; do wait_until 10 is_free_on $i && [ "$(asked $i)" -le $((before[i] + 2)) ] || return; done
 }
 
-@test "the servers take the fence that the client proposes: a run asks each of them twice" {
+@test "the servers accept the fence that the client proposes: a run makes two calls to each" {
     quorum 3
     remembers 1
     local run
@@ -572,7 +572,7 @@ asked_twice() {
     done
 }
 
-@test "the fence rises and keeps to the servers' clocks whatever the clients' clocks show" {
+@test "the fence keeps rising and follows the servers' clocks, whatever the clients' clocks show" {
     quorum 3
     WALL=(env "LD_PRELOAD=$HELPERS/fault_wall_clock.so")
     local ahead
@@ -591,7 +591,7 @@ asked_twice() {
     rises_on_majority
 }
 
-@test "the fence rises above one that no server expects, one that a server alone knows, and those of clients that propose none" {
+@test "the fence rises above one that no server expects, one that only one server knows, and those of clients that propose none" {
     quorum 3
     rises_on_majority
     remembers $((LAST + 3600000000)) # a proposal is below it
@@ -614,7 +614,7 @@ asked_twice() {
     rises
 }
 
-@test "a server that joins late gets the fence of the lease, none of its own" {
+@test "a server that joins late gets the lease's fence, not one of its own" {
     quorum 2 1
     local i
     for i in 1 2; do on $i hset '{dlock:job}:meta' fence 1 >/dev/null; done
@@ -627,7 +627,7 @@ asked_twice() {
     wait "$HOLDER"
 }
 
-@test "a lock on a minority is no lock: --status says so, it blocks no one, and --force-release removes it" {
+@test "a lock on a minority is no lock: --status says so, it blocks nobody, and --force-release removes it" {
     quorum 3
     on 2 set dlock:job another px 100000
     fails_with 1 'on 1 of 3 servers another client holds it, which is no lock' dlock --status job
@@ -644,7 +644,7 @@ asked_twice() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a lock that others have split between them is not free: --status, --list and --wait-until-free say so, as a take does" {
+@test "a lock that other clients split between them is not free: --status, --list and --wait-until-free say so, as an acquire does" {
     quorum 3
     on 1 set dlock:job first px 100000
     on 2 set dlock:job second px 100000
@@ -658,7 +658,7 @@ asked_twice() {
     [ ! -e "$T/ran" ]
 }
 
-@test "--resume that does not reach a server: tried again, then 69 with its name, as it may be paused there still" {
+@test "a --resume that does not reach a server is retried, then exit 69 naming it, because the lock may still be paused there" {
     quorum 3
     dlock --pause=600s --message=why job
     freeze 3
@@ -676,7 +676,7 @@ asked_twice() {
     fails_with 1 'the lock is not paused' dlock --resume job
 }
 
-@test "three waits of 0.2s while one server hangs and others have split the rest: they end when they say" {
+@test "three waits of 0.2s while one server hangs and others split the rest: each ends on time" {
     quorum 3
     on 1 set dlock:job another >/dev/null
     freeze 3
@@ -704,7 +704,7 @@ asked_twice() {
     for i in 2 3; do is_free_on $i; done
 }
 
-@test "--extend leaves a server alone that another client holds, and gives it a shared lock once it is free" {
+@test "--extend leaves a server held by another client alone, and gives it a shared lock once it is free" {
     quorum 3
     stop_redis 3
     dlock --acquire --owner=me -t 60s job
@@ -725,7 +725,7 @@ asked_twice() {
     dlock -n job true
 }
 
-@test "a loss by --force-release says so and by whom" {
+@test "a loss by --force-release is reported with its author" {
     quorum 3
     hold_lock job -t 60s --owner=me
     LOGNAME=eve dlock --force-release job
@@ -735,7 +735,7 @@ asked_twice() {
     fails_with 1 "taken away by eve@$(hostname)" dlock --release --owner=me job
 }
 
-@test "the replies to --force-release are lost on a majority: a newer holder there keeps the lock, and the first is named" {
+@test "the replies to --force-release are lost on a majority: a newer holder there keeps the lock, the first is reported" {
     quorum 3
     fails_with 1 'the lock is free' dlock --force-release other
     dlock --acquire --owner=first job >/dev/null
@@ -756,7 +756,7 @@ asked_twice() {
         dlock -t 1h job -- sh -c 'dlock --extend --ttl=3 && exec sleep 60'
 }
 
-@test "acquire, extend, list and release by token, with one server down" {
+@test "acquire, extend, list and release by token work with one server down" {
     quorum 2 1
     local token
     token=$(dlock --acquire --ttl=10 job)
@@ -781,14 +781,14 @@ asked_twice() {
     [ "$(on 1 pttl dlock:job)" -le 100000 ]
 }
 
-@test "a reason that is too long for a message of several servers is cut where it can be seen" {
+@test "a reason that is too long for a message about several servers is cut visibly" {
     quorum 3
     local server
     for server in 1 2 3; do on "$server" config set requirepass x; done
     fails_with 77 'it requires a password.*\.\.\.; unix:' dlock -n job touch "$T/ran"
 }
 
-@test "one has it, one has not, one is down: no one takes the lock for free" {
+@test "one server holds the lock, one does not, one is down: the lock is never reported as free" {
     quorum 3
     dlock --acquire job >/dev/null
     on 2 del dlock:job
@@ -799,7 +799,7 @@ asked_twice() {
     [[ $(dlock --list) == *job* ]]
 }
 
-@test "--list with a server that hangs takes no time for each lock" {
+@test "--list with a hanging server does not wait for it once per lock" {
     quorum 3
     for i in {1..15}; do on 1 set "dlock:job$i" x px 90000; on 2 set "dlock:job$i" x px 90000; done >/dev/null
     freeze 3
@@ -808,7 +808,7 @@ asked_twice() {
     within 0 "$start"
 }
 
-@test "released by another process where one server hangs: the command runs on and is not stopped" {
+@test "a lock is released by another process while one server hangs: the command runs on and is not stopped" {
     quorum 3
     hold_lock job --ttl=2s --grace=300ms --owner=mine
     sleep 0.2
@@ -828,7 +828,7 @@ released_on() {
     for i in "${@:2}"; do wait_until 10 asked_more "$i" "${before[i]}"; done
 }
 
-@test "a release reaches one server alone, and the lock is lost on another later: the command is stopped, exit 124" {
+@test "a release reaches only one server, and the lock is later lost on another: the command is stopped, exit 124" {
     quorum 3
     hold_lock job -v --ttl=20 --owner=mine
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
@@ -841,7 +841,7 @@ released_on() {
     not grep -q 'runs on' "$T/held.err"
 }
 
-@test "a release reaches one server after the other: the command runs on, and is not stopped" {
+@test "a release reaches one server after the other: the command runs on and is not stopped" {
     quorum 5
     hold_lock job -v --ttl=20 --owner=mine
     for i in 1 2 3 4 5; do wait_until 10 is_held_on $i; done
@@ -855,7 +855,7 @@ released_on() {
     ends_with 0 "$HOLDER"
 }
 
-@test "a bare majority of which one hangs over the end of the lease: no lost lock, and the run is remembered" {
+@test "one of a bare majority hangs beyond the lease's end: no lost lock, and the run is remembered" {
     quorum 2 1
     dlock -t 2s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done' 2>"$T/err" 3>&- 4>&- &
     wait_until 10 test -e "$T/ready"
@@ -871,7 +871,7 @@ released_on() {
     wait_until 10 is_free_on 2
 }
 
-@test "a release that does not reach one server: said with -v alone, and the next one has the lock" {
+@test "a release that does not reach one server is reported only with -v, and the next process acquires the lock" {
     quorum 3
     local left='the release has not reached 1 of 3 servers; there the lock is held until its lease ends: unix://.*/3.sock'
     hold_lock job -v --owner=mine
@@ -885,7 +885,7 @@ released_on() {
     fails_with 0 '^$' dlock -n job true
 }
 
-@test "an extension that reaches no majority moves no deadline" {
+@test "an extension that reaches no majority does not move the deadline" {
     quorum 3
     local start=$(now)
     hold_lock job --ttl=2 --grace=300ms
@@ -895,7 +895,7 @@ released_on() {
     wait_until 2 is_free_on 1
 }
 
-@test "a server that refuses the login is warned of; a majority that does: 77" {
+@test "a server that refuses the login causes a warning; a majority that does: exit 77" {
     quorum 3
     on 2 config set requirepass secret
     # Warned of in each run where it is not the slowest by far.
@@ -920,7 +920,7 @@ released_on() {
     [ ! -e "$T/ran" ]
 }
 
-@test "Ctrl-C while it waits: nothing is left on any server" {
+@test "Ctrl-C during a wait leaves nothing on any server" {
     quorum 3
     hold_lock job
     dlock -v job touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
@@ -934,7 +934,7 @@ released_on() {
     [ ! -e "$T/ran" ]
 }
 
-@test "--doctor: each server, and whether enough of them can be trusted; one that is down is a warning" {
+@test "--doctor checks each server, and whether enough are reliable; one that is down is a warning" {
     quorum 3
     run dlock --doctor
     equals "$status" 0
@@ -985,7 +985,7 @@ runs_on_all() {
     [ "$(for i in 1 2 3; do on $i hget '{dlock:job}:meta' run; done | sort -u | wc -l)" = 1 ]
 }
 
-@test "the history of a quorum is the longest of the servers that have the newest run" {
+@test "the history of a quorum is the longest among the servers that know the newest run" {
     local i lost
     quorum 3
     for i in 1 2 3; do wait_until 10 runs_on_all; done
@@ -996,7 +996,7 @@ runs_on_all() {
     done
 }
 
-@test "a quorum remembers the newest run, even if a server has missed it" {
+@test "a quorum knows the newest run, even if a server has missed it" {
     quorum 3
     wait_until 10 succeeds_on 2 # it may be the one that is slower, and then knows of nothing
     stop_redis 3
@@ -1015,7 +1015,7 @@ runs_on_all() {
     fails_with 69 'of 3 servers cannot be reached' dlock --retry-for=0 --ran-within=1h job
 }
 
-@test "a quorum knows its last success, even if a server has missed it and knows of the run after it" {
+@test "a quorum knows its last success, even if a server has missed it but knows the run after it" {
     quorum 3
     wait_until 10 succeeds_on 3
     local old=$(on 3 hget '{dlock:job}:meta' success)
@@ -1037,7 +1037,7 @@ runs_on_all() {
     equals "$(status '(s["last_run"]["status"], s["last_success"]["status"])')" '(0, 0)'
 }
 
-@test "a quorum knows a success for --once-per, even if a server has missed it" {
+@test "--once-per in a quorum counts a success that one server has missed" {
     quorum 3
     stop_redis 3
     dlock --once-per=1h job true
@@ -1068,7 +1068,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     equals "$status" 0
 }
 
-@test "a quorum that hangs: --hold-at-least and --once-per count from the take" {
+@test "a quorum that hangs: --hold-at-least and --once-per count from the moment when the lock was granted" {
     quorum 3
     freeze 1
     freeze 2
@@ -1082,7 +1082,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     [ "$(date +%s -d "$(status 's["last_success"]["began_at"]')")" -ge "$taken" ]
 }
 
-@test "a run of a quorum that is killed is lost; a take that a minority has kept is no run" {
+@test "a killed run in a quorum is recorded as lost; a lock that only a minority granted is no run" {
     quorum 3
     hold_lock job -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"
@@ -1093,7 +1093,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('exited', 0)"
 }
 
-@test "--pause: a quorum is paused by a majority, with one server down, and resumed" {
+@test "--pause: a quorum with one server down is paused by a majority, and resumed" {
     quorum 2 1
     dlock --pause=60s --message=maintenance job
     fails_with 75 'paused by .*; message: maintenance' dlock -n job true
@@ -1114,7 +1114,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     equals "$(on 1 hexists '{dlock:other}:meta' pause_ends)" 1 # a minority, as above
 }
 
-@test "a server with a newer format counts as one that refuses: the others are enough if they are a majority, and it is left alone" {
+@test "a server with a newer format counts as refusing and is left alone: a majority of the others is enough" {
     local i newer='format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
     quorum 3
     dlock job true
@@ -1143,7 +1143,7 @@ asked_first() { [ "$(on 1 info commandstats | sed -n 's/^cmdstat_evalsha:calls=\
 # open_in PID: its descriptors and threads.
 open_in() { ls "/proc/$1/fd" "/proc/$1/task" | wc -l; }
 
-@test "a waiter that asks again and again has no more descriptors and threads than at first" {
+@test "a waiter that keeps polling uses no more descriptors and threads than at first" {
     quorum 3
     hold_lock job
     dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
