@@ -201,7 +201,7 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
     equals "$status $output" '0 '
 }
 
-@test "advice on the TTL: after a run that was stopped, not if the lock was released before or the lease was extended" {
+@test "advice on the TTL: given after a run that was stopped, but not if the lock was released early or the lease was extended" {
     # A run that was stopped might have needed more, whatever it took.
     run dlock -t 2s stopped sleep 20
     [[ $status = 124 && $output == *'TTL of 2s; the last run was stopped after 1.'*'; a TTL of 10s may be enough' ]]

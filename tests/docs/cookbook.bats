@@ -46,7 +46,7 @@ ran() { equals "$(tr '\n' ' ' <"$T/ran" 2>/dev/null)" "${1:+$1 }"; rm -f "$T/ran
 
 is_free() { not dlock --status -q "$1"; }
 
-@test "every block of shell lines is run here" {
+@test "every block of shell lines in the cookbook is run here" {
     local heading number
     awk '/^```/ && inside { inside = 0; next }
         /^```/ { inside = 1; if ($0 == "```sh" || $0 == "```crontab") print current "|" ++n[current $0]; next }
@@ -58,7 +58,7 @@ is_free() { not dlock --status -q "$1"; }
     done <"$T/blocks"
 }
 
-@test "the links of the pages in Markdown lead to files and headings" {
+@test "links in the Markdown pages lead to existing files and headings" {
     python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md doc/comparison.md doc/reliability.md doc/faults.md doc/defects.md doc/threat-model.md SECURITY.md \
         packaging/README.md CONTRIBUTING.md <<'PYTHON'
 import os, re, sys
@@ -81,7 +81,7 @@ assert checked > 20 and not bad, bad
 PYTHON
 }
 
-@test "the files that the design page names are there" {
+@test "the files that the design page names exist" {
     local name
     grep -oE '`[A-Za-z0-9_./*-]+\.(c|h|lua|py|bats|bash|sh|md)`' "$SRC/doc/design.md" | tr -d '`' | sort -u >"$T/names"
     [ "$(wc -l <"$T/names")" -ge 60 ]
@@ -93,7 +93,7 @@ PYTHON
     done <"$T/names"
 }
 
-@test "first: the doctor, the configuration, and --backend=redis if it is missing" {
+@test "first steps: --doctor, the configuration, and --backend=redis if it is missing" {
     kitchen
     cook 'First, for all of them' 1 >/dev/null
     mkdir -p "$HOME/.config/dlock"
@@ -109,7 +109,7 @@ PYTHON
 # cron_line N: what cron runs of the Nth block.
 cron_line() { block 'A crontab on 30 hosts, without mails' "$1" crontab | sed -nE 's|^([^ =]+ +){5}||p' | sed 's|/usr/local/bin/||'; }
 
-@test "crontab: one host runs it, the others say nothing, with options there or in the configuration" {
+@test "crontab: one host runs the job and the others print nothing, with options on the line or in the configuration" {
     kitchen
     stub mirror
     block 'A crontab on 30 hosts, without mails' 1 crontab | grep -q '^MAILTO='
@@ -134,7 +134,7 @@ cron_line() { block 'A crontab on 30 hosts, without mails' "$1" crontab | sed -n
 # run_line N: what cron runs of the Nth block.
 run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}||p'; }
 
-@test "did it run: --status and --ran-within, a ping, and metrics" {
+@test "did it run: --status and --ran-within, a ping, and metrics work" {
     kitchen
     stub mirror
     stub curl
@@ -151,7 +151,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     block 'Did it run tonight?' 1 yaml | grep -oE 'dlock_[a-z_]+' | while read -r metric; do grep -q "^$metric{" "$T/dlock.prom"; done
 }
 
-@test "how long does it take: --history, a line if the last run was slow, and metrics" {
+@test "how long does it take: --history, a line if the last run was slow, and metrics work" {
     kitchen
     command -v jq >/dev/null || skip 'no jq'
     local i
@@ -168,7 +168,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     block 'A run is slower than usual' 1 yaml | grep -oE 'dlock_[a-z_]+' | while read -r metric; do grep -q "^$metric{" "$T/dlock.prom"; done
 }
 
-@test "once a day on a fleet: a success is enough, a failure is tried again, and nothing is said" {
+@test "once a day on a fleet: one success is enough, a failure is retried, and nothing is printed" {
     kitchen
     local line
     line=$(block 'Once a day on a fleet' 1 crontab | sed -nE 's|^([^ ]+ +){5}||p' | sed 's|/usr/local/bin/||')
@@ -185,7 +185,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     ran mirror
 }
 
-@test "CI: a deployment, and its statuses told apart" {
+@test "CI: a deployment tells the exit statuses apart" {
     kitchen
     local heading='Deployments from CI, one at a time'
     stub deploy.sh
@@ -202,7 +202,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     fails_with 124 'stopped: it took longer' cook "$heading" 2 --ttl=20m --ttl=500ms
 }
 
-@test "CI: one lock over a script, and over several jobs" {
+@test "CI: one lock covers a script, and another several jobs" {
     kitchen
     stub build.sh 'dlock --current -q >/dev/null && dlock --status -q deploy:staging'
     stub deploy.sh 'dlock --status -q deploy:staging || echo free >>"$T/ran"'
@@ -258,7 +258,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     ran migrate
 }
 
-@test "systemd: the units are as systemd wants them, and what they run runs" {
+@test "systemd: the units are valid, and their commands run" {
     kitchen
     command -v systemd-analyze >/dev/null || skip 'no systemd-analyze'
     stub make-report
@@ -272,7 +272,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     equals "$status: $(grep -E '(report|leader)\.' <<<"$output")" '0: '
 }
 
-@test "a leader leads for as long as it shows signs of life, and no longer" {
+@test "a leader leads for as long as it sends signs of life, and no longer" {
     kitchen
     command -v systemd-notify >/dev/null || skip 'no systemd-notify'
     # shellcheck disable=SC2016
@@ -288,7 +288,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     grep -q -- '--ttl=30s --heartbeat leader -- ' "$SRC/doc/examples/leader.service"
 }
 
-@test "slots: a GPU each, a licence each" {
+@test "slots: each job gets its own GPU or licence" {
     kitchen
     # shellcheck disable=SC2016
     stub train 'echo "$CUDA_VISIBLE_DEVICES" >>gpus; until [ "$(wc -l <gpus)" = 2 ]; do sleep 0.01; done'
@@ -305,7 +305,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     wait $!
 }
 
-@test "readers read side by side, and the import waits for them" {
+@test "readers read at the same time, and the import waits for them" {
     kitchen
     # shellcheck disable=SC2016
     stub read-catalogue 'echo $DLOCK_NAME; dlock --status catalogue | grep -q shared && dlock --shared -n catalogue -- true'
@@ -325,7 +325,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     equals "$(cook 'Readers and a writer' 2)" "$(uname -n)"
 }
 
-@test "is a lock free: the script goes on if it is, but not if it is held or Redis is down" {
+@test "is a lock free: the script goes on if it is free, but not if it is held or Redis is down" {
     kitchen
     stub vacuum
     cook 'Is a lock free?' 1
@@ -344,7 +344,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     ran ''
 }
 
-@test "Ansible: the files and the lines of the tasks are right, and the play is one" {
+@test "Ansible: the files and the tasks' lines are valid, and the play contains them" {
     python3 -c 'import yaml' 2>/dev/null || skip 'no PyYAML'
     kitchen
     block Ansible 1 yaml >"$T/play.yaml"
@@ -364,7 +364,7 @@ print(found[sys.argv[4]] if len(sys.argv) > 4 else found)' "$T/play.yaml" "$@"; 
     ! command -v ansible-playbook >/dev/null || ansible-playbook --syntax-check "$T/play.yaml"
 }
 
-@test "Docker: entrypoint and command are what runs the importer, once" {
+@test "Docker: the entrypoint and command run the importer once" {
     kitchen
     stub importer
     local words
@@ -377,7 +377,7 @@ print(shlex.join(word for line in sys.stdin for word in json.loads(line)))')
     ran ''
 }
 
-@test "Kubernetes: the CronJob's command runs, with the password as the Secret's volume has it" {
+@test "Kubernetes: the CronJob's command runs with the password from the Secret's volume" {
     kitchen
     local words mode
     stub mirror
@@ -410,7 +410,7 @@ print(shlex.join(box['command'] + box['args']).replace('/usr/local/bin/', ''))" 
     fails_with 78 'others can read it' sh -c "$words"
 }
 
-@test "a resource that refuses latecomers: the lines write" {
+@test "a resource that refuses late writers: the lines write to it" {
     kitchen
     command -v sqlite3 >/dev/null || skip 'no sqlite3'
     stub make-report 'echo text'
@@ -446,7 +446,7 @@ print(shlex.join(box['command'] + box['args']).replace('/usr/local/bin/', ''))" 
     ran 'deploy.sh deploy.sh'
 }
 
-@test "from a SET NX script: old and new keep each other out, and a plain DEL is noticed" {
+@test "from a SET NX script: old and new exclude each other, and a plain DEL is noticed" {
     kitchen
     printf '#!/bin/sh\nexec %s -s "$T/redis.sock" "$@"\n' "$(command -v redis-cli)" >"$T/bin/redis-cli"
     printf '#!/bin/sh\ncat /proc/sys/kernel/random/uuid\n' >"$T/bin/uuidgen"
@@ -465,7 +465,7 @@ print(shlex.join(box['command'] + box['args']).replace('/usr/local/bin/', ''))" 
     fails_with 124 'the key lock:report is gone' sh new
 }
 
-@test "sharing: redis-py and the line for dlock keep each other out; Laravel's key, and Ruby's script" {
+@test "sharing: redis-py and the line for dlock exclude each other; Laravel's key and Ruby's script match" {
     kitchen
     local python=python3 script
     "$python" -c 'import redis' 2>/dev/null || python=/usr/bin/python3
@@ -496,7 +496,7 @@ def make_reports():
 # A symptom is what dlock says, and what the page says.
 symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo "not said: $1"; false; }; }
 
-@test "a reason and a pause: the lines run" {
+@test "a message and a pause: the lines run" {
     kitchen
     stub deploy.sh
     cook 'A reason, and a pause for maintenance' 1
@@ -512,7 +512,7 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     fails_with 75 'deploy-gate: paused by .*; message: disk swap, ask ann' dlock -n -s deploy-gate -- dlock deploy:shop -- echo wrong
 }
 
-@test "stuck: the page's symptoms are what dlock says, and its lines clear the lock" {
+@test "stuck: dlock reports the symptoms on the page, and the page's lines clear the lock" {
     kitchen
     hold_lock nightly
     run cook 'When a lock is stuck' 1

@@ -67,7 +67,7 @@ doc/dlock-process.7|dlock: job: it is kept in format 3 by a newer dlock, and dlo
 LIST
 }
 
-@test "every block of README and manual is run here, or said not to be" {
+@test "every block of the README and the manual is run here or listed as not run" {
     # A block is named by how its first line begins.
     not_run | python3 -c '
 import re, sys
@@ -90,7 +90,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$status $output" '0 I hold the lock'
 }
 
-@test "README: two terminals, and the crontab line" {
+@test "README: the example with two terminals and the crontab line work" {
     stub bill
     local first second
     first=$(block README.md 'export DLOCK_REDIS' redis://127.0.0.1:6379 "unix://$T/redis.sock" 'sleep 60 ' 'sleep 5 ' 10s 100ms | sed -n 1,2p)
@@ -119,7 +119,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(dlock other printenv DLOCK_HELD_TTL)" 3600
 }
 
-@test "the crontab line runs once, and a script holds the lock until it ends" {
+@test "dlock(1): the crontab line runs once, and the script holds the lock until it ends" {
     stub rollup
     local line
     line=$(block doc/dlock.1 'DLOCK_REDIS=redis://locks' | sed -n 's/^0 3 \* \* \*  //p')
@@ -136,7 +136,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     wait_until 10 is_free deploy:prod
 }
 
-@test "acquire, extend, release; the unit that is shipped for it; the line of a wait as the picture has it" {
+@test "the lines for acquire, extend and release run; the unit is the one shipped; the waiting line looks as in the picture" {
     example doc/dlock-actions.7 'token=$(dlock --acquire -n' >"$T/out"
     is_free deploy
     block doc/dlock-actions.7 'RuntimeDirectory=importer' /usr/bin/dlock /usr/local/bin/dlock /usr/bin/importer /usr/local/bin/importer |
@@ -149,14 +149,14 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(block doc/dlock-process.7 'waiting 12s' | shape)" "$(shape <<<"$pictured")"
 }
 
-@test "a failure as JSON has the members of the page" {
+@test "a failure as JSON has the members that the manual lists" {
     local members='import json, sys; e = json.load(sys.stdin)["error"]; print(e["code"], e["retryable"], sorted(e), sorted(e["details"]))'
     dlock --acquire deploy >/dev/null
     run dlock --json -w 50ms deploy true
     equals "$status $(python3 -c "$members" <<<"$output")" "75 $(block doc/dlock-json.5 '{"error"' | tr -d '\n' | python3 -c "$members")"
 }
 
-@test "a password as a credential: both units, and the configuration with a password file" {
+@test "a password as a credential: both units and the configuration with a password file work" {
     redis acl setuser locker on '>secret' '~*' '+@all' '&*' >/dev/null
     redis acl setuser default off >/dev/null
     unset DLOCK_REDIS
@@ -172,7 +172,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     ran rollup
 }
 
-@test "the permissions of the page are enough, and those for a user of Sentinels are known to a Sentinel" {
+@test "the permissions in the manual are enough, and a Sentinel knows those for its user" {
     equals "$(block doc/dlock-redis.7 'redis-cli ACL SETUSER' "on '>secret'" "on '>other'" redis-cli "redis-cli -s $T/redis.sock" | sh)" OK
     DLOCK_REDIS=unix://locker:other@$T/redis.sock dlock job true
     local sentinel=$T/sentinel.sock
@@ -184,7 +184,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(redis-cli -s "$sentinel" acl setuser watch on $(block doc/dlock-redis.7 '+sentinel|get-master'))" OK
 }
 
-@test "each URL of the servers that the page compares is one that dlock understands" {
+@test "dlock understands each URL in the manual's comparison of servers" {
     local url urls
     mapfile -t urls < <(sed -n '/^\.Sh DESCRIPTION/,/^\.Sh URLS/s/^\.It Li //p' "$SRC/doc/dlock-redis.7")
     equals "${#urls[@]}" 4
@@ -194,7 +194,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     done
 }
 
-@test "a quorum: on the command line, and in configuration files in both ways" {
+@test "a quorum can be set on the command line and, in both ways, in configuration files" {
     local i hosts=()
     for i in a b c; do
         start_redis $i
@@ -213,7 +213,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     ran 'command command command'
 }
 
-@test "TLS: dlock takes what redis-cli takes, and both get in" {
+@test "TLS: dlock accepts the same files as redis-cli, and both connect" {
     make_certificates
     make_certificate host ca DNS:host
     cp "$CERTS/host.pem" "$CERTS/host.key" "$CERTS/ca.pem" .
@@ -241,7 +241,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     fails_with 69 'Connection refused' dlock job true
 }
 
-@test "the configuration of the page: each section for its locks" {
+@test "the configuration in the manual: each section applies to its locks" {
     configure doc/dlock.conf.5 'redis = redis://locks' redis://locks.example:6379/0 "unix://$T/redis.sock"
     equals "$(dlock cron:x printenv DLOCK_HELD_TTL)" 21600
     equals "$(dlock deploy:x printenv DLOCK_HELD_TTL)" 1800
@@ -254,7 +254,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     grep -qE '^grace = 30s ' "$T/settings"
 }
 
-@test "examples: a lock shared with flock; a lock that is held is distinguished from a failure" {
+@test "examples: a lock is shared with flock, and a held lock is distinguished from a failure" {
     local told='dlock --backend=file -n -E 200 nightly'
     equals "$(example doc/dlock.1 'dlock --backend=file -n -E 200 nightly')" 'done'
     dlock --backend=file --acquire nightly >/dev/null
@@ -267,7 +267,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(example doc/dlock.1 'flock -n /tmp/backup.lock' /tmp/ "$T/" | grep -c "$today")" 2
 }
 
-@test "examples: extended before each part, released early; looking, and the doctor" {
+@test "examples: a lock is extended before each part and released early, checked, and examined by --doctor" {
     stub uptime 'dlock --status -q build || echo free'
     example doc/dlock-actions.7 'dlock -t 10m parts' >"$T/out"
     equals "$(wc -l <"$T/out") $(tail -1 "$T/out")" '5 free'

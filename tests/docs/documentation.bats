@@ -5,7 +5,7 @@ setup() { common_setup; SRC=$TESTS/..; }
 # The long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
 
-@test "--help fits 80 columns, has its texts in one column, and begins with what is used daily: the TTL kills" {
+@test "--help fits 80 columns, aligns its texts in one column, and starts with daily use: the TTL kills" {
     local help first
     dlock --help >"$T/help"
     equals "$(awk 'length > 80' "$T/help")" ''
@@ -24,7 +24,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
 }
 
 # A row without a help text is an option of flock(1) that dlock refuses.
-@test "every option of the table is in --help exactly once, except those that are refused" {
+@test "every option in the table is in --help exactly once, except refused ones" {
     local option times
     dlock --help >"$T/help"
     sed -nE 's/^(OPTION|ACTION)\([A-Z_]+, "([a-z-]+)".*/\2/p' "$SRC/src/config/option_rows.h" >"$T/rows"
@@ -44,7 +44,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     [[ $(tr -s ' \n' ' ' <"$T/help") == *'--version print the version; with -v, the licences as well'* ]]
 }
 
-@test "-h shows what is used daily on a screen of 24 lines, 80 columns, as --help does, and examples that work" {
+@test "-h shows what is used daily on a screen of 24 lines and 80 columns, as --help does, and its examples work" {
     local line
     dlock -h >"$T/screen" 2>"$T/errors"
     equals "$(cat "$T/errors")" ''
@@ -69,7 +69,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     equals "$(cat "$T/ran")" $'nightly redis\ndeploy redis'
 }
 
-@test "the manual describes every option of --help, and no other" {
+@test "the manual describes every option of --help and no other" {
     command -v mandoc >/dev/null || skip 'no mandoc'
     mandoc -T ascii "$SRC/doc/dlock.1" | col -b >"$T/manual"
     sed -n '/^OPTIONS/,/^[A-Z]/p' "$T/manual" >"$T/options"
@@ -83,7 +83,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     done
 }
 
-@test "the manual pages are clean, print as they are meant, and have at most 400 lines of 80 columns, dlock(1) 450 and 2,900 words" {
+@test "the manual pages have no errors, print as intended, and have at most 400 lines of 80 columns, dlock(1) 450 and 2,900 words" {
     # Words at the end of a macro line would be printed as --its -name.
     run grep -nE '^\.[A-Z][a-z] (.* )?[).,;:]+ (.* )?[a-z]+[,:;]? [a-z]+' <(sed 's/ No .*//' "$SRC"/doc/*.[157])
     equals "$output" ''
@@ -112,7 +112,7 @@ dlock -h | --help | --version'
     [ "$(mandoc -T ascii -O width=80 "$SRC/doc/dlock.1" | col -b | wc -w)" -le 2900 ]
 }
 
-@test "the manual leads to sections and pages that there are, and the README names all of them" {
+@test "the manual refers only to sections and pages that exist, and the README names all pages" {
     local page name section
     for page in "$SRC"/doc/*.[157]; do
         sed -nE 's/^\.S[hs] (.*[^\\&]).*/\1/p' "$page" | sort -u >"$T/sections"
@@ -129,7 +129,7 @@ dlock -h | --help | --version'
         "$(cd "$SRC/doc" && ls ./*.[157] | sed -E 's,^\./,,; s/\.[157]$//' | sort)"
 }
 
-@test "make html makes a page of each, which lead to each other" {
+@test "make html makes a page of each manual page, and their links work" {
     command -v mandoc >/dev/null || skip 'no mandoc'
     [ -e "$(dirname "$DLOCK")/../Makefile" ] || skip 'not built here'
     local build
@@ -151,12 +151,12 @@ dlock -h | --help | --version'
     done
 }
 
-@test "the README has at most 700 words, and leads to what helps with a lock that is stuck" {
+@test "the README has at most 700 words, and links to help with a stuck lock" {
     [ "$(wc -w <"$SRC/README.md")" -le 700 ]
     grep -qF '(doc/cookbook.md#when-a-lock-is-stuck)' "$SRC/README.md"
 }
 
-@test "the README's first command lines are the two that build and test" {
+@test "the README's first command lines are the two that build and test dlock" {
     run sh -c "grep -nE '^ +\./bootstrap' '$SRC/README.md' | head -2"
     [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]
     [[ ${lines[1]} == *'./bootstrap --tests && make check' ]]
@@ -190,7 +190,7 @@ for name, job in flow["jobs"].items():
 END
 }
 
-@test "GitHub's CI runs README's two lines on each system, as root and as a user" {
+@test "GitHub's CI runs the README's two lines on each system, as root and as a user" {
     local python=python3 system user workflow=$SRC/.github/workflows/ci.yml
     [ -e "$workflow" ] || skip 'the tarball has no workflows'
     "$python" -c 'import yaml' 2>/dev/null || python=/usr/bin/python3
@@ -205,7 +205,7 @@ END
     equals "$(grep -E '^(permissions|not pinned)|has no timeout' "$T/runs")" ''
 }
 
-@test "the version is the same wherever it is said" {
+@test "the version is the same everywhere" {
     local version page
     version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
     grep -q "AC_INIT(\[dlock\], \[$version\])" "$SRC/configure.ac"

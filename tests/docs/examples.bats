@@ -44,8 +44,8 @@ frozen_holder_is_refused() {
     equals "$($SHOW)" fresh
 }
 
-@test "fenced-write: a holder frozen beyond its lease writes late, and is refused" { file; frozen_holder_is_refused; }
-@test "fenced-update: a holder frozen beyond its lease writes late, and is refused" { database; frozen_holder_is_refused; }
+@test "fenced-write: a holder frozen beyond its lease is refused when it writes late" { file; frozen_holder_is_refused; }
+@test "fenced-update: a holder frozen beyond its lease is refused when it writes late" { database; frozen_holder_is_refused; }
 
 # One holder writes as often as it likes, and so does the next one.
 holders_write() {
@@ -61,8 +61,8 @@ without_a_fence() {
     [ -z "$(find "$T" -name 'report*')" ]
 }
 
-@test "fenced-write: each holder writes, and more than once, without a fence nothing" { file; without_a_fence; holders_write; }
-@test "fenced-update: each holder writes, and more than once, without a fence nothing" { database; without_a_fence; holders_write; }
+@test "fenced-write: each holder can write, even more than once, but nobody without a fence" { file; without_a_fence; holders_write; }
+@test "fenced-update: each holder can write, even more than once, but nobody without a fence" { database; without_a_fence; holders_write; }
 
 # However writers of many fences meet, the last word is that of the highest.
 highest_stays() {
@@ -77,10 +77,10 @@ highest_stays() {
     equals "$($SHOW)" 'of 12'
 }
 
-@test "fenced-write: of many writers at once the highest fence stays" { file; highest_stays; }
-@test "fenced-update: of many writers at once the highest fence stays" { database; highest_stays; }
+@test "fenced-write: of many writers at once, the one with the highest fence wins" { file; highest_stays; }
+@test "fenced-update: of many writers at once, the one with the highest fence wins" { database; highest_stays; }
 
-@test "fenced-write: no write comes between the comparison and the write of another" {
+@test "fenced-write: no other write comes between the comparison and the write" {
     file
     : >"$T/report.fence"
     flock "$T/report.fence" sh -c 'touch "$T/inside"; until [ -e "$T/go" ] || [ ! -e "$T/inside" ]; do sleep 0.01; done; echo 2 >"$T/report.fence"; echo theirs >"$T/report"' 3>&- 4>&- &
@@ -96,7 +96,7 @@ highest_stays() {
     equals "$(cat "$T/report")" theirs
 }
 
-@test "fenced-write: a write that is refused, fails or is stopped leaves no file behind, and the mode is that of the umask" {
+@test "fenced-write: a write that is refused, fails or is stopped leaves no file, and the mode follows the umask" {
     file
     (umask 027 && echo x | DLOCK_FENCE=2 fenced-write "$T/report")
     equals "$(stat -c %a "$T/report")" 640
@@ -114,7 +114,7 @@ highest_stays() {
     equals "$(ls "$T/stopped")" ''
 }
 
-@test "fenced-update: any text is stored as it is, under any key" {
+@test "fenced-update: any text is stored unchanged, under any key" {
     database
     local text key
     text=$(printf "it's\n'); DROP TABLE fenced; --\n\\\\n \$HOME \`id\` %%s \"q\"")
@@ -187,7 +187,7 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     equals "$(sample dlock_waiters report)" 0
 }
 
-@test "dlock-textfile: when the last success ended, and how many runs have failed since" {
+@test "dlock-textfile: shows when the last success ended, and how many runs have failed since" {
     local before
     dlock-textfile "$T/dlock.prom" report
     equals "$(sample dlock_last_success_timestamp_seconds report)" none
@@ -202,7 +202,7 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     at_least "$(sample dlock_last_run_timestamp_seconds report)" "$before"
 }
 
-@test "dlock-textfile: how long the last run took, and the median and the longest of the successes" {
+@test "dlock-textfile: shows how long the last run took, and the median and the longest of the successes" {
     local metric time
     dlock-textfile "$T/dlock.prom" report
     for metric in last_run_duration run_duration_median run_duration_longest; do
@@ -221,7 +221,7 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
         "$(sample dlock_run_duration_longest_seconds report)"
 }
 
-@test "dlock-textfile: without names it is of all locks that are held, whatever they are called" {
+@test "dlock-textfile: without names it covers all held locks, whatever they are called" {
     local name odd
     odd=$(printf '"a\\b\\n" {key="\303\244"} -')
     for name in report -odd "$odd" deploy:prod; do
@@ -242,7 +242,7 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     equals "$(sample dlock_takes_total report)" none
 }
 
-@test "dlock-textfile: the file is replaced at once, and a failure leaves it as it was, and nothing beside it" {
+@test "dlock-textfile: the file is replaced atomically, and a failure leaves it unchanged and no other file" {
     local old inode
     (umask 022 && dlock-textfile "$T/dlock.prom" report)
     equals "$(stat -c %a "$T/dlock.prom")" 644
@@ -269,7 +269,7 @@ unit_line() {
         sed "s|/usr/local/bin/dlock|dlock|; s|%t|$T|g"
 }
 
-@test "importer.service: acquired before, released after, and never the lock of another" {
+@test "importer.service: the lock is acquired before, released after, and never another's lock" {
     mkdir "$T/importer"
     eval "$(unit_line ExecStartPre)" >/dev/null
     equals "$(redis get dlock:importer)" "$(cat "$T/importer/token")"
@@ -283,7 +283,7 @@ unit_line() {
     equals "$(redis get dlock:importer)" another
 }
 
-@test "importer.service and importer.timer are units as systemd wants them, and end within the lease" {
+@test "importer.service and importer.timer are valid units, and end within the lease" {
     local unit=$TESTS/../doc/examples/importer.service
     equals "$(grep -cE -- '--ttl=30m|^RuntimeMaxSec=25min|^TimeoutStopSec=2min' <(grep -v '^#' "$unit"))" 3
     command -v systemd-analyze >/dev/null || skip 'no systemd-analyze'
@@ -293,7 +293,7 @@ unit_line() {
     equals "$status: $(grep -F importer. <<<"$output")" '0: '
 }
 
-@test "the units are hardened: systemd-analyze calls their exposure less than 4 of 10" {
+@test "the units are hardened: systemd-analyze rates their exposure below 4 of 10" {
     systemd-analyze security --help 2>/dev/null | grep -q -e --offline || skip 'no systemd-analyze, or before systemd 250'
     local unit
     for unit in "$TESTS"/../doc/examples/*.service; do

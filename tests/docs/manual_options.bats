@@ -54,14 +54,14 @@ if bad:
 PYTHON
 }
 
-@test "an option takes in the manual what it takes in --help" {
+@test "each option takes the same value in the manual and in --help" {
     with_options '
 for name, option in told.items():
     if name != "attach" and option.argument != page[name].argument: # [=PID], as its text says
         bad.append(f"--{name}: {option.argument} in --help, {page[name].argument} in the manual")'
 }
 
-@test "each option with a value has a default in the manual, and it is that of --help" {
+@test "each option with a value has the same default in the manual and in --help" {
     with_options '
 same = {  # where a list and a page say the same in other words
     "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "client-key": "in the file of --client-cert",
@@ -88,7 +88,7 @@ for name, option in told.items():
             bad.append(f"--{name}: {listed!r} in --help, {paged!r} in the manual")'
 }
 
-@test "the defaults of the manual are those of the program" {
+@test "the defaults in the manual are those of the program" {
     default() { with_options "print(page['$1'].default)"; }
     dlock --print-config --backend=file >"$T/settings"
     local option
@@ -111,7 +111,7 @@ for name, option in told.items():
     equals "$(default on-expire)" stop
 }
 
-@test "each option names its variable in the manual, and each variable is read" {
+@test "the manual names each option's variable, and dlock reads each variable" {
     with_options '
 for name, option in page.items():
     wanted = "DLOCK_" + name.upper().replace("-", "_")
@@ -134,7 +134,7 @@ for name in told:
     [ "$(wc -l <"$T/variables")" -ge 45 ]
 }
 
-@test "dlock.conf(5) names the keys that there are not, and no others" {
+@test "dlock.conf(5) names all keys and no others" {
     local text name
     text=$(mandoc -T ascii "$SRC/doc/dlock.conf.5" 2>/dev/null | col -bx | tr -s ' \n' ' ' | grep -o 'All options of dlock(1) are keys.*and so on)') ||
         skip 'no mandoc'
@@ -153,7 +153,7 @@ for name in told:
     done
 }
 
-@test "every DURATION of the manual takes each unit, and anything else is refused with the option's name" {
+@test "every DURATION in the manual accepts each unit; anything else is refused with the option's name" {
     local options option time command status store
     options=$(with_options 'print(*[name for name, option in page.items() if option.argument == "DURATION"])')
     [ "$(wc -w <<<"$options")" -ge 10 ]

@@ -2,7 +2,7 @@
 # The pictures in README.md show what the program shows.
 load ../lib/common
 
-@test "the pictures in doc/ are what make picture makes of this program" {
+@test "the pictures in doc/ are those that make picture makes of this program" {
     local picture
     for picture in waiting history; do
         "$TESTS/../doc/make-picture" "$DLOCK" "$picture" >"$T/$picture.svg" 3>&- 4>&-
@@ -11,7 +11,7 @@ load ../lib/common
     done
 }
 
-@test "each picture has a title and a description, and nothing that runs or is fetched" {
+@test "each picture has a title and a description, and runs or fetches nothing" {
     grep -q '<title id="title">Waiting for a lock' "$TESTS/../doc/waiting.svg"
     grep -q '<desc id="desc">.*usually 12m, about 4m left; held by ann@web3' <(tr '\n' ' ' <"$TESTS/../doc/waiting.svg")
     grep -q '<title id="title">The history of a lock' "$TESTS/../doc/history.svg"

@@ -25,7 +25,7 @@ all_stand() {
     [ ! -s "$T/missing" ] || { sed 's/^/no such test, or an empty one: /' "$T/missing"; return 1; }
 }
 
-@test "every test that the fault matrix and the threat model name is there" {
+@test "every test named in the fault matrix and the threat model exists" {
     all_stand "$DOC/faults.md" 60
     all_stand "$DOC/reliability.md" 15
     all_stand "$DOC/defects.md" 40
@@ -38,7 +38,7 @@ all_stand() {
     [ "$(grep -c ': "' "$T/rows")" -ge 45 ]
 }
 
-@test "a test that is not there, or does nothing, is found" {
+@test "a missing or empty test is found" {
     printf 'cli/one: "is here", cli/one: "is empty" and two:\n"is\nnowhere"\n' >"$T/page.md"
     mkdir -p "$T/tests/both" "$T/tests/cli"
     printf '@test "is here" {\n    true && [ 1 ]\n}\n@test "is empty" {\n    skip\n}\n' | tee "$T/tests/both/x.bats" >"$T/tests/cli/one.bats"
@@ -46,7 +46,7 @@ all_stand() {
     [[ $output == *'empty one: two is nowhere'* && $output != *'is here'* ]]
 }
 
-@test "the page on reliability can be read at one sitting, and names the limits" {
+@test "the page on reliability is short enough to read at one sitting, and names the limits" {
     [ "$(wc -l <"$DOC/reliability.md")" -le 350 ]
     grep -q '^## What is promised' "$DOC/reliability.md"
     grep -q '^## What cannot be promised' "$DOC/reliability.md"

@@ -16,37 +16,37 @@ walk() {
     echo "$output"
 }
 
-@test "whatever call fails: no command without its lock, no lock left, no hang, a status and a word (file)" {
+@test "whatever call fails on files: no command without its lock, no lock left, no hang, but a status and a message" {
     walk --scenarios file,file_held --kinds error,short,limit,back --most 2
     [ "$status" -eq 0 ]
     grep -qE '^2 scenarios .* 0 findings$' <<<"$output"
 }
 
-@test "whatever call fails: no command without its lock, no lock left, no hang, a status and a word (Redis)" {
+@test "whatever call fails on Redis: no command without its lock, no lock left, no hang, but a status and a message" {
     walk --scenarios redis,redis_watched --kinds error,short --most 1
     [ "$status" -eq 0 ]
     grep -qE '^2 scenarios .* 0 findings$' <<<"$output"
 }
 
-@test "whatever call fails: a lock is paused until it is resumed, and what --pause and --resume say is so" {
+@test "whatever call fails: a lock stays paused until it is resumed, and --pause and --resume report the truth" {
     walk --scenarios file_pause,file_resume,file_paused,redis_pause --functions pread64,pwrite64,openat64,rename,send,recv --kinds error,rest --most 2
     [ "$status" -eq 0 ]
     grep -qE '^4 scenarios .* 0 findings$' <<<"$output"
 }
 
-@test "whatever call fails: what ran is not forgotten by --ran-within and --once-per" {
+@test "whatever call fails: --ran-within and --once-per do not forget a run" {
     walk --scenarios file_ran_within_done,file_once_done,redis_ran_within_done,redis_once_done --functions fstat64,openat64,mmap,recv --kinds error,rest --most 3
     [ "$status" -eq 0 ]
     grep -qE '^4 scenarios .* 0 findings$' <<<"$output"
 }
 
-@test "each call of the C library is walked, or is known for why not" {
+@test "the walk covers each call of the C library, or lists it as not covered" {
     command -v nm >/dev/null || skip 'needs nm'
     run python3 "$TESTS/faults/fault_walk.py" --unknown "$DLOCK" "$HELPERS/fail_nth.so"
     equals "$output" ""
 }
 
-@test "a call is known under each name that a C library gives it, and a new one is found" {
+@test "a call is known under each name that a C library gives it, and a new call is found" {
     mkdir "$T/tools"
     # shellcheck disable=SC2016
     printf '#!/bin/sh\nprintf "                 U %%s\\n" %s\n' "malloc@GLIBC_2.2.5 __isoc23_strtoul@GLIBC_2.38 __isoc2y_strtol@GLIBC_2.50 \
@@ -65,7 +65,7 @@ plant() {
     [ "$status" -eq 1 ]
 }
 
-@test "a command without a lock, a lock that is left and a failure without a word are found by the walk" {
+@test "the walk finds a command without a lock, a lock that is left, and a failure without a message" {
     plant 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
     [[ $output == *'the command runs without its lock'* ]]
     plant "'$DLOCK' \"\$@\"; status=\$?; mkdir -p \"\$WALK/locks\"; : >\"\$WALK/locks/dlock:job.lock\"; exit \$status"
@@ -74,14 +74,14 @@ plant() {
     [[ $output == *'a failure without a word'* ]]
 }
 
-@test "a limit on the size of files is an error like any other, and does not kill a dlock that runs no command" {
+@test "a limit on file sizes is an ordinary error, and kills no dlock that runs no command" {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     dlock --acquire --owner=token job
     fails_with 0 '' bash -c 'ulimit -f 0; exec dlock --release --owner=token job'
     fails_with 1 '^job: free' dlock --status job
 }
 
-@test "without memory: never what --status says of a free lock" {
+@test "without memory, --status never reports a free lock" {
     walk --scenarios file_status --functions malloc,calloc,realloc --kinds error
     [ "$status" -eq 0 ]
     grep -qE '^1 scenarios .* 71:[1-9].* 0 findings$' <<<"$output"

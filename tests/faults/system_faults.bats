@@ -2,7 +2,7 @@
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
-@test "no process for the command: exit 71, the lock is released" {
+@test "the command's process cannot be started: exit 71, and the lock is released" {
     LD_PRELOAD="$HELPERS/fault_clone.so $HELPERS/fault_fork.so" fails_with 71 'cannot start a process for the command: Resource temporarily' \
         dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -55,7 +55,7 @@ EOF
     done
 }
 
-@test "too few descriptors: exit 71, or the loader's 127, and nothing run" {
+@test "too few descriptors: exit 71, or the loader's 127, and nothing is run" {
     local limit
     for limit in 3 4 5 6; do
         run bash -c "exec 3>&- 4>&- 5>&- 6>&- 7>&-; ulimit -n $limit; exec dlock job touch '$T/ran'"
@@ -75,7 +75,7 @@ without() {
     echo "$output"
 }
 
-@test "without memory, --extend and --release without a name do not say that there is no lock" {
+@test "without memory, --extend and --release without a name do not report that there is no lock" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     local action
     # shellcheck disable=SC2016
@@ -88,7 +88,7 @@ without() {
     done
 }
 
-@test "--lock-file: a path that cannot be looked at is an outage, not a holder; once at the release, it is looked at again" {
+@test "--lock-file: a path that cannot be checked is an outage, not a holder; if it fails once at the release, it is checked again" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     without stat64 rest 1 -w 300ms --lock-file="$T/file" touch "$T/ran"
     equals "$status" 69
@@ -102,7 +102,7 @@ without() {
     done
 }
 
-@test "a lock file of which the kernel does not say who has locked it is an outage, not a holder" {
+@test "a lock file whose holder the kernel does not report is an outage, not a holder" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     hold_lock job
     without fcntl64 rest 1 -w 300ms job touch "$T/ran"
@@ -113,7 +113,7 @@ without() {
     wait "$HOLDER"
 }
 
-@test "a pause that cannot be read, or is garbled, is a pause: nobody takes the lock or removes the file until --resume" {
+@test "a pause that cannot be read, or is garbled, still counts: nobody acquires the lock or removes its file until --resume" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     without pread64 rest 1 --pause=60s --message=why job
     equals "$status" 0
@@ -129,7 +129,7 @@ without() {
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
 }
 
-@test "--doctor: what is listed and cannot be read is not waited for without end" {
+@test "--doctor does not wait forever for a file that is listed but cannot be read" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     local start=$(now)
     without read rest 1 --doctor job
@@ -138,7 +138,7 @@ without() {
     [[ $output == *'warn  handed over'*'but not called: no notification arrived'* ]]
 }
 
-@test "stderr and stdout that are closed or full do not change what happens" {
+@test "a closed or full stderr or stdout changes nothing" {
     run bash -c 'dlock -v job -- sh -c "exit 5" 2>&-'
     [ "$status" -eq 5 ]
     run bash -c 'dlock -v job -- sh -c "exit 5" 2>/dev/full'
@@ -151,7 +151,7 @@ without() {
     equals "$(cat "$T/status")" 5
 }
 
-@test "closed descriptors are filled, so that no message goes into a file or a connection; the command finds them closed" {
+@test "closed standard descriptors are filled, so that no message goes into a file or a connection; the command finds them closed" {
     run bash -c 'exec 3>&- 4>&-; dlock -v job -- sh -c "cat $T/locks/*.lock >$T/record" <&- >&- 2>&-'
     equals "$status" 0
     equals "$(head -n 1 "$T/record")" 'dlock 2'

@@ -250,7 +250,7 @@ frozen_sharer() {
 }
 sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
 
-@test "a frozen sharer whose lease was released: an exclusive waiter gets the lock once the others have left" {
+@test "beside a frozen sharer whose lease was released, an exclusive waiter acquires the lock once the others have left" {
     sees_all_locks || skip 'a pid namespace that hides locks'
     frozen_sharer
     dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- &
@@ -278,7 +278,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "a frozen sharer whose lease was released: flock(1) is not passed by if a reading of /proc/locks omits it" {
+@test "beside a frozen sharer whose lease was released, a flock(1) holder that /proc/locks omits once still keeps others out" {
     sees_all_locks || skip 'a pid namespace that hides locks'
     frozen_sharer
     LD_PRELOAD=$HELPERS/fault_locks_omitted.so dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- &
@@ -299,7 +299,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-@test "a frozen sharer whose lease was released: flock(1) is not passed by in a container, which does not see it" {
+@test "beside a frozen sharer whose lease was released, a flock(1) holder that a container cannot see still keeps others out" {
     unshare -pf --mount-proc --kill-child true 2>/dev/null || skip 'no namespaces here'
     frozen_sharer
     exec 9<"$F"

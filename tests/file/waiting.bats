@@ -349,7 +349,7 @@ has_marked() {
     equals "$(order)" '1 2 3 4 1 2 3 4 '
 }
 
-@test "the lock directory is removed while the first waiters are frozen: a later one comes after them, or seconds later" {
+@test "the lock directory is removed while the first waiters are frozen: a later one follows them, or is a few seconds late" {
     local i ahead
     for ahead in return stay; do
         share a -t 60s job && holds a

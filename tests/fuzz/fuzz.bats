@@ -6,7 +6,7 @@ load ../lib/common
 # shellcheck source=tests/fuzz/fuzzers.bash
 . "$BATS_TEST_DIRNAME/fuzzers.bash"
 
-@test "no input of the fuzzers' corpus breaks its reader, or what is promised of it" {
+@test "no input in the fuzzers' corpus breaks its parser or a promise about it" {
     local name
     cd "$T"
     for name in $fuzzers; do
@@ -16,7 +16,7 @@ load ../lib/common
     done
 }
 
-@test "the same inputs, changed a little, break nothing either" {
+@test "slightly changed copies of the same inputs break nothing either" {
     local name
     cd "$T"
     for name in $fuzzers; do

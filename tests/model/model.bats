@@ -11,19 +11,19 @@ model() {
 
 as_the_model_says='^(redis|file): [0-9]+ steps, .* all as the model says$'
 
-@test "whatever several clients do in whatever order, on Redis it comes to what the model says" {
+@test "on Redis, several clients get the results that the model predicts, whatever they do" {
     model --backend redis --steps 600 "$DLOCK"
     [ "$status" -eq 0 ]
     equals "$(grep -cE "$as_the_model_says" <<<"$output")" 1
 }
 
-@test "whatever several clients do in whatever order, on files it comes to what the model says" {
+@test "on files, several clients get the results that the model predicts, whatever they do" {
     model --backend file --steps 600 "$DLOCK"
     [ "$status" -eq 0 ]
     equals "$(grep -cE "$as_the_model_says" <<<"$output")" 1
 }
 
-@test "the same seed draws the same steps, and on both backends they come to the same" {
+@test "the same seed draws the same steps, which have the same results on both backends" {
     model --steps 200 --seed bats "$DLOCK"
     [ "$status" -eq 0 ]
     equals "$(grep -cE "$as_the_model_says" <<<"$output")" 2
@@ -32,7 +32,7 @@ as_the_model_says='^(redis|file): [0-9]+ steps, .* all as the model says$'
     equals "$(drawn)" "$(drawn)"
 }
 
-@test "whatever is changed in what a step saw is found by the model" {
+@test "the model finds every change to what a step saw" {
     model --plants --backend redis --steps 500 --seed bats "$DLOCK"
     [ "$status" -eq 0 ]
     [ "$(grep -cE '^redis: planted .*: found' <<<"$output")" -ge 30 ]
@@ -43,7 +43,7 @@ as_the_model_says='^(redis|file): [0-9]+ steps, .* all as the model says$'
     grep -qE '^redis: wrong at step [0-9]+ of seed bats: fence: [0-9]+ does not rise above [0-9]+$' <<<"$output"
 }
 
-@test "of a dlock that lets a stranger release the model shows how to see it, in two steps" {
+@test "the model reproduces, in two steps, a dlock that lets a stranger release" {
     cat >"$T/wrong" <<H
 #!/bin/sh
 case " \$* " in *" --release "*" --owner=nobody "*)

@@ -14,7 +14,7 @@ changes() {
 for mutant in mutate.mutants_of(sys.argv[1], open(sys.argv[1]).read()): print(f"{mutant.line} {mutant.function}: {mutant.what}")' "$1" | sort)
 }
 
-@test "mistakes are made in conditions, constants and statements, and neither in comments nor in messages" {
+@test "mutations are made in conditions, constants and statements, but not in comments or messages" {
     cat >"$T/a.c" <<'C'
 static int limit = 3; /* if (a < b) */
 static int most(int a, int b)
@@ -50,7 +50,7 @@ M
 mutants() { python3 "$TESTS/mutants/mutants.py" "$@" "$ROOT"; }
 is_built_in_place() { [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$HELPERS/../unit/test_lease" ]; }
 
-@test "an old behaviour that a patch brings back is found by the test that doc/defects.md names" {
+@test "a patch that brings an old behaviour back is caught by the test that doc/defects.md names" {
     is_built_in_place || skip 'not built in its tree'
     run mutants --planted --count=0 --only=locale-without-utf-8
     [ "$status" -ne 77 ] || skip 'no pid namespace can be made here'
@@ -60,7 +60,7 @@ is_built_in_place() { [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$H
     grep -q ', old behaviours: 1 judged, 1 (100.0 %) killed, 0 survived; ' <<<"$output"
 }
 
-@test "an old behaviour whose tests pass has survived" {
+@test "an old behaviour whose tests pass counts as not found" {
     is_built_in_place || skip 'not built in its tree'
     mkdir -p "$T/root"
     cp -a "$ROOT/." "$T/root"
@@ -72,7 +72,7 @@ is_built_in_place() { [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$H
     grep -q '^SURVIVED locale-without-utf-8: what was wrong' <<<"$output"
 }
 
-@test "a mistake in a rule is found by its unit test, one that no test looks at is not, and the seed makes the same again" {
+@test "a mutated rule is caught by its unit test, an untested one is not, and the seed reproduces both" {
     local rule=(--only=src/lock/lease.c --seed=2 --count=2 --least=100)
     is_built_in_place || skip 'not built in its tree'
     run mutants "${rule[@]}" --tests=unit/test_lease

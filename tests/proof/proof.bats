@@ -55,7 +55,7 @@ proof() { python3 "$TESTS/proof" --seed 7 --minutes 4 --folder "$T/proof" --docu
 # result JOB: its status in the results.
 result() { python3 -c 'import glob, json, sys; print(json.load(open(glob.glob(sys.argv[1])[0]))["jobs"][sys.argv[2]]["status"])' "$T/proof/*/proof.json" "$1"; }
 
-@test "a plan fits the minutes: the longest jobs first, those that measure last, and what has no room says why" {
+@test "a plan fits the minutes: the longest jobs first, measurements last, and a reason for each job without room" {
     python3 - <<'PLAN'
 from parts import PARTS, plan
 for minutes in 3, 30, 150, 600:
@@ -73,7 +73,7 @@ assert sum(part.share for part in PARTS) == 100
 PLAN
 }
 
-@test "all jobs run, two at once; the tables of the pages are made of what they wrote, and nothing else of the pages changes" {
+@test "all jobs run, two at once; the pages' tables are made of their results, and nothing else on the pages changes" {
     local before
     # The first two wait for each other.
     echo 'until grep -q "^begin faults" "$PROOF_TEST/ran"; do sleep 0.05; done' >"$T/file"
@@ -98,13 +98,13 @@ PLAN
     fails_with 2 'doc/reliability.md is changed, and the figures would belong to no revision' proof
 }
 
-@test "what measures times has the machine to itself" {
+@test "a job that measures times has the machine to itself" {
     fails_with 0 '' proof --minutes 200 --only soak,model,run,waiting
     awk '/^begin bench/ { alone = now == 0 } /^begin/ { if (now && bench) bad = 1; now++; bench = $2 == "bench"; if (bench && now > 1) bad = 1 }
         /^end/ { now--; bench = 0 } END { exit bad }' "$T/ran"
 }
 
-@test "a part that fails makes the status 1 and is named in the results and the page; the others go on" {
+@test "a part that fails makes the status 1 and is named in the results and on the page; the others go on" {
     echo 'echo overlap; exit 1' >"$T/redis"
     echo 'echo "skipped: stage file needs the program x"; exit 77' >"$T/file"
     fails_with 1 '2 failed: ' proof --only campaign,model,soak
@@ -113,7 +113,7 @@ PLAN
     equals "$(result soak)" passed
 }
 
-@test "interrupted, it stops what runs, and goes on from there with the same revision and seed" {
+@test "if interrupted, make proof stops what runs, and later resumes with the same revision and seed" {
     local pid status=0
     echo 'echo $$ >"$PROOF_TEST/pid"; exec sleep 1000' >"$T/soak"
     python3 "$TESTS/proof" --seed 7 --minutes 4 --folder "$T/proof" --document "$ROOT/doc" --only soak,walk "$ROOT" >"$T/out" 2>&1 3>&- &
@@ -131,7 +131,7 @@ PLAN
     grep -qx old "$ROOT/doc/reliability.md"
 }
 
-@test "a job whose server was not there runs when it is, and what has run stays if it is not there any more" {
+@test "a job whose server was missing runs once the server exists, and its result stays if the server disappears" {
     printf '#!/bin/sh\necho Valkey server v=8.0.0\n' >"$T/valkey"
     chmod +x "$T/valkey"
     fails_with 0 '' proof --only campaign-valkey,soak
@@ -143,7 +143,7 @@ PLAN
     equals "$(grep -c '^begin soak' "$T/ran")" 1
 }
 
-@test "nothing is begun with a changed tree, or with a page that lacks the markers" {
+@test "make proof refuses to start with a changed tree, or if a page lacks the markers" {
     echo '# more' >>"$ROOT/Makefile"
     fails_with 2 'Makefile is changed' proof
     commit 'another revision'
@@ -153,7 +153,7 @@ PLAN
     [ ! -e "$T/ran" ]
 }
 
-@test "results are those of a commit if all parts have passed, and only figures have changed since they were made" {
+@test "results count for a commit if all parts have passed, and only figures have changed since" {
     local results
     fails_with 0 '' proof
     results=$(echo "$T"/proof/*/proof.json)
@@ -169,7 +169,7 @@ PLAN
     fails_with 2 'which is not here' proof --verify "$results"
 }
 
-@test "the pages of this tree have all markers" {
+@test "the pages in this tree have all markers" {
     python3 - "$TESTS/../doc" <<'PAGES'
 import sys
 from parts import PARTS

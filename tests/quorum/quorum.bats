@@ -750,7 +750,7 @@ asked_twice() {
     equals "$(on 1 exists dlock:job) $(on 2 get dlock:job) $(on 3 get dlock:job)" '0 next next'
 }
 
-@test "a lease that another process has changed is reported as it was last set, and its grace is a tenth of that" {
+@test "a lease that another process changed is reported as last set, and its grace is a tenth of that" {
     quorum 3
     fails_with 124 'the lease, last set to (3|2\.[0-9])s, ends in [0-9]+ms; stopping the command with SIGTERM$' \
         dlock -t 1h job -- sh -c 'dlock --extend --ttl=3 && exec sleep 60'

@@ -3,7 +3,7 @@ load ../lib/common
 setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..; }
 
 # bats test_tags=slow
-@test "a static build needs no library, resolves names, and has OpenSSL inside; configure refuses one that is not static" {
+@test "a static build needs no library, resolves names, and includes OpenSSL; configure refuses one that is not static" {
     copy_tree static
     cd "$T/static"
     fails_with 1 'sanitizers need the shared C library' ./configure --enable-static-binary --with-sanitizer=address
@@ -110,7 +110,7 @@ fresh_tree() {
 }
 bootstrap() { PATH=$T/tools "$T/tree/bootstrap" "$@"; }
 
-@test "bootstrap lists what the build needs and installs that alone; the packages for tests need --tests" {
+@test "bootstrap lists what the build needs and installs only that; the packages for tests need --tests" {
     local manager
     for manager in apt-get dnf zypper apk pacman; do
         fresh_tree $manager
@@ -131,7 +131,7 @@ bootstrap() { PATH=$T/tools "$T/tree/bootstrap" "$@"; }
     done
 }
 
-@test "bootstrap: a package of one suite that cannot be installed is named, and keeps no other away" {
+@test "bootstrap: a package for one suite that cannot be installed is named, and the others are installed" {
     fresh_tree
     printf '#!/bin/sh\ncase "$*" in *php*) exit 100 ;; esac\necho "$*" >>"%s"\n' "$T/told" >"$T/tools/apt-get"
     chmod +x "$T/tools/apt-get"
@@ -212,7 +212,7 @@ F
     grep -q 'install .*gcc' "$T/told"
 }
 
-@test "bootstrap without a package manager that it knows says what to install by hand, and refuses other systems" {
+@test "bootstrap without a known package manager says what to install by hand, and refuses other systems" {
     fresh_tree
     fails_with 1 'no apt-get, dnf, zypper, apk or pacman here' bootstrap
     [[ $output == *hiredis*popt*libuuid*OpenSSL* && $output != *autoreconf,* ]]
@@ -222,7 +222,7 @@ F
     fails_with 1 'this is Darwin, and dlock needs Linux' bootstrap
 }
 
-@test "the program is hardened" {
+@test "the program is hardened as its compiler flags promise" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     command -v readelf >/dev/null || skip 'no readelf'
     run readelf -hldW "$DLOCK"
@@ -250,7 +250,7 @@ copy_tree() {
     chmod -R u+w "$T/$1"
 }
 
-@test "the date of a tarball is SOURCE_DATE_EPOCH, or that of its commit, or that of its files" {
+@test "the date of a tarball is SOURCE_DATE_EPOCH, or its commit's date, or its files' date" {
     command -v git >/dev/null || skip 'no git'
     mkdir -p "$T/tree/unpacked"
     cd "$T/tree"
@@ -266,7 +266,7 @@ copy_tree() {
     [ "$status" -ne 0 ]
 }
 
-@test "make install puts each file into its place, and make uninstall leaves none" {
+@test "make install puts each file in its place, and make uninstall removes all of them" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
     local at=(DESTDIR="$T/root" prefix=/usr sysconfdir=/opt/etc)
     (umask 077 && make -s -C "$BUILD" install "${at[@]}")
@@ -322,7 +322,7 @@ copy_tree() {
     equals "$(find "$T/root" ! -type d)" ''
 }
 
-@test "the packages' file for systemd-tmpfiles makes root's lock directory, as dlock itself would, and the place of those of others" {
+@test "the packages' tmpfiles.d file creates root's lock directory as dlock itself would, and the parent of the others" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
     [ "$(id -u)" -eq 0 ] || skip 'gives the directory to root'
     local at=(DESTDIR="$T/root" prefix=/usr tmpfilesdir=/usr/lib/tmpfiles.d)
@@ -339,7 +339,7 @@ copy_tree() {
 
 compiles_with() { grep -E '^(CC|DEFS|(AM_|HARDEN_|SANITIZE_|WARN_)?(CFLAGS|CPPFLAGS)) =' "$1"; }
 
-@test "the packages ask for what bootstrap installs" {
+@test "the packages require what bootstrap installs" {
     local package
     for package in $(sed -n "s/^apt_build='\(.*\)'/\1/p" "$SRC/bootstrap"); do
         case $package in gcc | make | autoconf | automake | libc6-dev) continue ;; esac # debhelper and build-essential
@@ -358,7 +358,7 @@ compiles_with() { grep -E '^(CC|DEFS|(AM_|HARDEN_|SANITIZE_|WARN_)?(CFLAGS|CPPFL
     done
 }
 
-@test "the files of a release are checked: one that was changed, added or is not the SBOM's is reported" {
+@test "the files of a release are checked: one that was changed, added or missing in the SBOM is reported" {
     cd "$T"
     local tools=$SRC/packaging
     echo program >dlock-1-linux-amd64
@@ -379,7 +379,7 @@ compiles_with() { grep -E '^(CC|DEFS|(AM_|HARDEN_|SANITIZE_|WARN_)?(CFLAGS|CPPFL
     fails_with 1 'dlock-1-linux-amd64 is not the one in the SBOM' "$tools/verify" .
 }
 
-@test "a release is made of what is committed, of the version that the sources have, and signed only if it is proved" {
+@test "a release is made of what is committed, has the version of the sources, and is signed only if it is proved" {
     command -v git >/dev/null || skip 'no git'
     local version
     version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
@@ -397,7 +397,7 @@ compiles_with() { grep -E '^(CC|DEFS|(AM_|HARDEN_|SANITIZE_|WARN_)?(CFLAGS|CPPFL
     SIGN=x fails_with 1 'build-proof/ has no results of make proof for this commit' packaging/release "$version"
 }
 
-@test "a new root for tests: mounts left by debootstrap are not copied with it" {
+@test "a new root for tests is copied without the mounts that debootstrap has left" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -p "$T/bin"
     cat >"$T/bin/debootstrap" <<'END'
@@ -415,7 +415,7 @@ END
     equals "$status" 0
 }
 
-@test "other systems: one that cannot be fetched is tried twice and passed over, and nothing stays behind" {
+@test "other systems: a system that cannot be fetched is tried twice and skipped, and nothing is left behind" {
     command -v dpkg >/dev/null || skip 'no dpkg'
     printf '#!/bin/sh\necho tried >>"%s/tries"\nexit 1\n' "$T" >"$T/bin/debootstrap"
     printf '#!/bin/sh\n' >"$T/bin/sleep"
@@ -429,7 +429,7 @@ END
     equals "$(ls "$T/tmp")" ''
 }
 
-@test "a compiler of two words, as ccache's users have it, builds what make coverage and make fuzz run" {
+@test "make coverage and make fuzz accept a compiler of two words, as ccache's users have" {
     mkdir -p "$T/helpers"
     touch "$T/helpers/wait_text"
     # Its programs do nothing but count that they ran.
@@ -457,7 +457,7 @@ END
     done
 }
 
-@test "one object or the helpers can be made in a new clone: what the scripts become is made before it is compiled" {
+@test "a single object or the helpers can be built in a new clone: generated files are made first" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
     # As in a clone: nothing is known yet of what a source includes.
     sed '/^include .*\.Po /d' "$BUILD/Makefile" >"$T/Makefile"
@@ -465,7 +465,7 @@ END
     grep -qF embed.sh "$T/told"
 }
 
-@test "a script that includes a part that is not there is not built" {
+@test "a script that includes a missing part is not built" {
     printf -- '-- include nothing.lua\nreturn {}\n' >"$T/look.lua"
     run sh "$TESTS/../src/store/redis/scripts/embed.sh" sha1sum 1 "$T/look.lua"
     [ "$status" -ne 0 ]

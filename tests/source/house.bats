@@ -26,7 +26,7 @@ for folder, _, names in os.walk(root):
 END
 }
 
-@test "every folder of the sources is a layer of the design page, and no file includes from a higher one" {
+@test "every source folder is a layer of the design page, and no file includes from a higher layer" {
     equals "$(upward "$SRC")" ''
     mkdir -p "$T/src/util"
     echo '#include "run/retry.h"' >"$T/src/util/clock.c"
@@ -34,7 +34,7 @@ END
     diff <(layers | sort) <(cd "$SRC" && find . -name '*.[ch]' -mindepth 2 ! -name embedded.h -printf '%h\n' | sed 's,^\./,,' | sort -u)
 }
 
-@test "redis/ knows no locks: of lock/ it includes only the results of a request" {
+@test "redis/ knows nothing of locks: from lock/ it includes only the results of a request" {
     equals "$(grep -rhoE '^#include "[^"]+' "$SRC/redis" --include='*.[ch]' | grep -vE '"(util|redis)/' | sort -u)" '#include "lock/result.h'
 }
 
@@ -84,7 +84,7 @@ END
     equals "$(cycles "$SRC")" ''
 }
 
-@test "no folder has more than 20 files of C; the options of all verbs are known to config/ and actions/ alone" {
+@test "no folder has more than 20 C files; only config/ and actions/ know the options of all actions" {
     local folder count
     for folder in $(layers); do
         count=$(find "$SRC/$folder" -maxdepth 1 -name '*.c' | wc -l)
@@ -118,7 +118,7 @@ for pattern in FUNCTION, STRUCT:
 END
 }
 
-@test "an external function, and a function or struct of a header, has a name that no other file uses; static ones may share names" {
+@test "an external function, and a function or struct in a header, has a name of its own; static ones may share names" {
     mkdir "$T/src"
     printf '%s\n' 'static int add(int a)' '{' '    return a;' '}' 'struct pair {' '    int a;' '};' | tee "$T/src/a.c" >"$T/src/b.c"
     equals "$(twice "$T/src")" ''
@@ -195,7 +195,7 @@ for name, function in coverage.read_reasons(sys.argv[3]):
 END
 }
 
-@test "tests/uncovered.txt lists functions that exist" {
+@test "tests/uncovered.txt lists only functions that exist" {
     equals "$(unknown "$TESTS/uncovered.txt")" ''
     printf '%s\n' '# Why.' 'util/clock.c: read_clock gone?' 'util/none.c: one' >"$T/reasons"
     equals "$(unknown "$T/reasons")" $'util/clock.c: gone\nutil/none.c: one'
@@ -257,7 +257,7 @@ for path in sorted(folder.rglob("*.bats")):
 END
 }
 
-@test "no test skips in a subshell, which ends that alone" {
+@test "no test skips in a subshell, which would end only the subshell" {
     mkdir "$T/tests"
     printf 'needs_it() { [ -e it ] || skip; }\n' >"$T/tests/lib.bash"
     # bats takes a line that begins with @test for a test of this file.
@@ -302,7 +302,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).rglob("*")):
 END
 }
 
-@test "no test depends on the machine's speed: every upper bound on a time has its slack from within" {
+@test "no test depends on the machine's speed: every upper bound on a time gets its slack from within" {
     mkdir "$T/tests"
     # Behind #, since bats takes a line that begins with @test for a test of this file.
     sed 's/^#//' >"$T/tests/a.bats" <<'END'
@@ -344,7 +344,7 @@ END
     equals "$(speed_decides "$TESTS")" ''
 }
 
-@test "a mistake that is listed as equivalent (tests/mutants/equivalent.py) is still one that can be made" {
+@test "each mutation listed as equivalent (tests/mutants/equivalent.py) can still be made" {
     (cd "$SRC/.." && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/mutants python3 - <<'END') >"$T/gone"
 from equivalent import EQUIVALENT, line_of
 from mutate import mutants_of
@@ -373,7 +373,7 @@ for patch in sorted({path.stem for path in root.glob("tests/mutants/planted/*")}
 END
 }
 
-@test "the patches of old behaviours apply to the sources, and doc/defects.md names a test for each (tests/mutants)" {
+@test "each patch of an old behaviour (tests/mutants) applies to the sources, and doc/defects.md names a test for it" {
     equals "$(not_planted "$SRC/..")" ''
     mkdir -p "$T/doc" "$T/src" "$T/tests/mutants/planted"
     printf '%s\n' '| x | what | cli/one: "name" | [a](../tests/mutants/planted/a.patch) |' >"$T/doc/defects.md"

@@ -18,7 +18,7 @@ ran() {
     awk -F/ '{ sub(/\.bats$/, ""); print ($(NF - 1) == "both" ? $(NF - 2) "/" : "") $(NF - 1) "/" $NF }' "$T/ran"
 }
 
-@test "each test file runs by default or with --long; those of both/ run once for each backend" {
+@test "each test file runs by default or with --long; those in both/ run once for each backend" {
     ran | sort >"$T/usual"
     ran --long | sort >"$T/long"
     ran --all | sort >"$T/all"
@@ -30,7 +30,7 @@ ran() {
     equals "$(BACKENDS=redis ran "$TESTS/both/fence.bats" "$TESTS/cli/options.bats" | sort)" $'cli/options\nredis/both/fence'
 }
 
-@test "a file with slow tests is started before one with a few more that are quick" {
+@test "a file with slow tests starts before one with a few more quick ones" {
     mkdir "$T/some"
     printf '@test "%s" {\n    true\n}\n' one two three >"$T/some/quick.bats"
     printf '# bats test_tags=slow\n@test "one" {\n    true\n}\n' >"$T/some/slow.bats"
@@ -42,7 +42,7 @@ ran() {
         /^@test / && last !~ /^# bats test_tags=slow/ { quick = 1 } { last = $0 }' */*.bats)" ''
 }
 
-@test "a suite that breaks off has failed, and so has one in which no test ran" {
+@test "a suite that is interrupted fails, and so does one in which no test ran" {
     printf '1..3\nok 1 one\nok 2 two\n' >"$T/tap"
     fails_with 1 '2 of 3 tests ran' "$RUNNER" "$TESTS/cli/options.bats"
     grep -qx '# ok 2 two' <<<"$output"
@@ -51,7 +51,7 @@ ran() {
     fails_with 1 '^0 passed, 1 failed' "$RUNNER" "$TESTS/cli/options.bats"
 }
 
-@test "with AGAIN a test that passes alone is named, and does not count as failed" {
+@test "with AGAIN, a test that passes when run alone is named and does not count as failed" {
     printf '1..2\nnot ok 1 one\n# (in test file %s, line 3)\nok 2 two # skip why\n' "$TESTS/cli/options.bats" >"$T/tap"
     fails_with 1 '^0 passed, 1 failed, 1 skipped' "$RUNNER" "$TESTS/cli/options.bats"
     # Alone, it is the first test.

@@ -30,7 +30,7 @@ sources() {
     find src -name '*.[ch]' ! -name embedded.h | sort
 }
 
-@test "the patterns find what they are for" {
+@test "the patterns match the words that they are made for" {
     echo 'Who waits is told of it, where it is to be had; so it is, or else.' >"$T/bad"
     not at_most 6 "$T/bad" 2>/dev/null
     at_most 7 "$T/bad"

@@ -38,7 +38,7 @@ ends_with() {
     equals "$status" "$1"
 }
 
-@test "a failover without --wait-replicas loses a lock: two run at once for the grace, the first is stopped, and the fence keeps its write out" {
+@test "a failover without --wait-replicas loses a lock: two run at once for the grace, the first is stopped, and the fence refuses its writes" {
     start_pair
     # A replica that has been cut off for ten times as long could not take over.
     start_sentinel s 'sentinel down-after-milliseconds prime 60000'
@@ -62,7 +62,7 @@ ends_with() {
     grep -qE 'the lock is lost: .*gone|the lock is lost: .*owner' "$T/first.err"
 }
 
-@test "a failover without --wait-replicas whose new master's clock is behind: the fence repeats, and with it rises" {
+@test "a failover to a master whose clock is behind: without --wait-replicas the fence repeats, with it the fence rises" {
     start_pair
     local ahead=$(((EPOCHSECONDS + 3600) * 1000000)) first second
     export DLOCK_REDIS=unix://$T/a.sock

@@ -7,7 +7,7 @@ setup() { common_setup; export PYTHONPATH=$TESTS/torture:$TESTS/lib PYTHONDONTWR
 
 ping_through() { timeout "${1:-5}" redis-cli -s "$T/redis.proxy" ping 2>&1 </dev/null; }
 
-@test "the proxy: passes on, delays, holds back, cuts a reply, resets, refuses, and heals" {
+@test "the proxy passes on, delays, holds back, cuts a reply, resets, refuses, and heals" {
     start_redis
     torture_proxy redis
     equals "$(ping_through)" PONG
@@ -42,7 +42,7 @@ ping_through() { timeout "${1:-5}" redis-cli -s "$T/redis.proxy" ping 2>&1 </dev
     ask_proxy redis heal
 }
 
-@test "the network of hosts: loses, delays, reorders, doubles and cuts off, and leaves nothing behind" {
+@test "the hosts' network loses, delays, reorders, duplicates and cuts off packets, and leaves nothing behind" {
     local reason
     reason=$(python3 -c 'import network; print(network.why_not() or "")')
     [ -z "$reason" ] || skip "$reason"
@@ -104,7 +104,7 @@ assert not [line for line in open("/proc/self/task/%d/children" % __import__("os
 P
 }
 
-@test "three servers, one of them killed, frozen or out of reach: no two at once, and always one that gets it" {
+@test "three servers, one of them killed, frozen or out of reach: never two at once, and somebody always gets the lock" {
     run timeout 60 python3 "$TESTS/torture" --stage quorum3 --seed bats --takes 200 --seconds 20 --locks 4 --pace 10 \
         --only kill-minority,freeze-minority,partition-replies-minority,delay-one "$DLOCK" "$HELPERS"
     echo "$output"
@@ -127,7 +127,7 @@ taken_away() {
     return "$status"
 }
 
-@test "a lock that is taken away while it is being taken: asked for again, and no server is said to be away" {
+@test "a lock that is removed while it is being acquired is requested again, and no server is reported as unreachable" {
     start_redis 1
     start_redis 2
     torture_proxy 2

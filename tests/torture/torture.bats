@@ -20,13 +20,13 @@ well() {
     equals "$(grep -cE '^(file|redis): [1-9][0-9]* takes, [0-9]+ hand-overs .*, 0 overlaps, 0 wrong$' <<<"$output")" "$1"
 }
 
-@test "many short takes in all modes, while processes are killed and stores fail: no overlap, each exit status true, nothing left" {
+@test "many short locks in all modes, while processes are killed and stores fail: no overlap, true exit statuses, nothing left" {
     run torture --takes 150 --seconds 3 --locks 10 --pace 20
     well 2
     grep -qE '^  faults drawn: .*' <<<"$output"
 }
 
-@test "floods of signals, groups of waiters that are killed, sandboxes and a refused MULTI are played, and all is as promised" {
+@test "floods of signals, killed groups of waiters, sandboxes and a refused MULTI are played, and all promises are kept" {
     run torture --only flood,kill-waiters,umask,hidepid,refuse-call,refuse-multi --takes 150 --seconds 4 --locks 11 --pace 20
     well 2
     equals "$(grep -cE ' of these waiting in a group: [1-9][0-9]*, .* a flood of them: [1-9]' <<<"$output")" 2
@@ -40,19 +40,19 @@ well() {
     equals "$(grep -cE '^  of the next format: [1-9][0-9]* runs, and so many of the older one refused: [1-9]' <<<"$output")" 2
 }
 
-@test "the races at the end of a lease, for some seconds: no overlap, each exit status true, nothing left" {
+@test "the races at the end of a lease, for some seconds: no overlap, true exit statuses, nothing left" {
     run torture --plan ends --seconds 2 --locks 4 --ttl-least 500
     well 2
 }
 
-@test "takes that go past the lock are found" {
+@test "runs that bypass the lock are found" {
     run torture --only none --seconds 1.5 --takes 100 --locks 4 --plant
     echo "$output"
     [ "$status" -eq 1 ]
     equals "$(grep -cE '^(file|redis): .* [1-9][0-9]* overlaps, [1-9][0-9]* wrong$' <<<"$output")" 2
 }
 
-@test "a seed plays the same faults at the same takes, and the line to replay it is printed" {
+@test "a seed plays the same faults in the same runs, and the line that replays it is printed" {
     schedule() {
         PYTHONPATH=$TESTS/torture:$TESTS/lib python3 -c 'import argparse, itertools, nemesis, sys
 from stage import Fault
@@ -132,12 +132,12 @@ verdicts() {
     done <<<"$output"
 }
 
-@test "the checker is content with a history in which all is well" {
+@test "the checker accepts a history in which all is well" {
     judged 0 '^redis: 2 takes, 0 hand-overs .*, 1 stops \(124\), 0 overlaps, 0 wrong$'
     verdicts
 }
 
-@test "the checker finds two that were there at once" {
+@test "the checker finds two commands that overlap" {
     local overlap='^redis: overlap: run 1 .*run 2 started'
     # As the later one found it ...
     judged 1 "$overlap" '/^1.6 start/a 1.61 overlap with=1 run=2 pid=2'
@@ -148,7 +148,7 @@ verdicts() {
     verdicts
 }
 
-@test "the checker finds an exit status that is not true" {
+@test "the checker finds a false exit status" {
     judged 1 'told to stop, but this is not 124' 's/run=2 status=124/run=2 status=0/'
     judged 1 'stopped, but this is not 124' '/^1.5 end/d'
     judged 1 'stopped, but this is not 124' '/^2.49/d' 's/run=2 status=124/run=2 status=137/'
@@ -177,7 +177,7 @@ verdicts() {
     verdicts
 }
 
-@test "the checker finds a script that ends otherwise than it should, a dlock that hangs, and a stage that does not heal" {
+@test "the checker finds a script that ends in the wrong way, a dlock that hangs, and a stage that does not heal" {
     # A script that has attached itself is killed by dlock when its lease is over, and not before.
     local script='/spawn run=2/s/$/ how=attach/' killed='s/^2.5 exit run=2 status=124/2.5 exit run=2 status=-9/'
     judged 0 '0 wrong' "$script" "$killed"
@@ -209,7 +209,7 @@ verdicts() {
     verdicts
 }
 
-@test "the checker excuses a lease too short to be exact, and one frozen before its start, for as long as that explains" {
+@test "the checker excuses the end of a very short lease, and a dlock frozen before its start, only as far as they explain" {
     # Under a TTL of less than half a second two may meet at its end, and only there.
     local short='s/ttl=1000/ttl=300/' stopped='/^1.5 end/,/^1.51/d;/^1.01/a 1.35 exit run=1 status=124 said=ended' meets='s/until=1.5$/until=1.34/;s/^1.6 start/1.3 start/;/^2.495/d;s/^2.496 end/1.45 end/;s/^2.5 exit run=2 status=124/1.46 exit run=2 status=0/;s/until=2.496/until=1.45/'
     judged 0 '0 overlaps, 0 wrong' "$short" "$stopped" "$meets"
@@ -223,7 +223,7 @@ verdicts() {
     verdicts
 }
 
-@test "the checker finds what is left, lost or out of order" {
+@test "the checker finds what is left behind, an incomplete log, and a fence that does not rise" {
     judged 1 'left behind: process_7' '/^5.0/i 4.9 left backend=redis what=process_7'
     judged 1 'dlock did not end' '/^2.5 exit/d'
     judged 1 'the command ran on for 1.510 s after its lease' 's/until=2.496/until=4.1/'
@@ -235,7 +235,7 @@ verdicts() {
     verdicts
 }
 
-@test "the figures of a campaign are a row for each stage, with what was excused and what was wrong" {
+@test "the figures of a campaign have a row for each stage, with what was excused and what was wrong" {
     local taken_away='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 removed run=1 before=1.19\n2.2 exit run=1 status=124 said=lost'
     history | sed -e "$taken_away" -e 's/until=1.5$/until=2.1/' >"$T/log"
     PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - "$T/log" "$T/figures" <<'P'
@@ -250,7 +250,7 @@ assert [said[what] for what in ("stage", "takes", "runs of dlock", "at once, exc
 P
 }
 
-@test "the checker excuses two at once only if that is by design, and no longer than that" {
+@test "the checker excuses an overlap only if it is by design, and only for as long" {
     local taken_away='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 removed run=1 before=1.19\n2.2 exit run=1 status=124 said=lost'
     judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
@@ -310,7 +310,7 @@ modes() {
 # slots FIRST SECOND: each of the two has that one of two.
 slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
 
-@test "the checker knows who may be there at once: those who share it, and N with slots, each with its own" {
+@test "the checker knows who may overlap: sharers, and N slot holders, each with its own slot" {
     modes shared | wanted 0 '0 overlaps, 0 wrong'
     modes shared exclusive | wanted 1 '^redis: overlap: run 1'
     modes shared slots:2 | wanted 1 '^redis: overlap: run 1'
@@ -352,7 +352,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker finds one who is overlooked or overtaken, and a lock that is not kept" {
+@test "the checker finds a waiter that is passed over or overtaken, and a lock that is not kept" {
     judged 1 'it waited for 3.* s for a lock that nobody held' '/^1.6 start/,/^2.51/d' 's/^5.0/4.9 start fence=11 run=2 pid=2\n4.95 end status=0 run=2 pid=2\n4.96 exit run=2 status=0 said=\n4.97 gone run=2 until=4.95\n5.0/'
     # Run 3 came long after run 2, and is served before it.
     local third='/^1.6 start/i 1.4 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.52 start fence=11 run=3 pid=3\n1.53 end status=0 run=3 pid=3\n1.54 exit run=3 status=0 said=\n1.55 gone run=3 until=1.53'
@@ -367,7 +367,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker finds one who waits for a free lock longer than 5 s, whatever is frozen or killed" {
+@test "the checker finds a waiter that waits longer than 5 s for a free lock, whatever is frozen or killed" {
     local waits='waited for [56].[0-9]* s for a free lock, and nothing was wrong with the store'
     # Run 2 comes late, while run 3 waits and is frozen.
     local frozen='/^1.6 start/,/^2.51/d;/^5.0/i 1.1 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=500\n1.2 freeze run=3\n8.2 thaw run=3\n8.3 exit run=3 status=75 said='
@@ -388,7 +388,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker knows a file lock that a frozen dlock holds from one that is free" {
+@test "the checker distinguishes a file lock held by a frozen dlock from a free one" {
     # Run 3 has taken the lock, but not started its command; run 2 comes after it.
     local frozen='/^1.6 start/,/^2.51/d;s/^5.0/1.1 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.6 freeze run=3 group=3\n8.2 thaw run=3 held=1\n8.21 start fence=11 run=3 pid=3\n8.22 end status=0 run=3 pid=3\n8.23 exit run=3 status=0 said=\n8.24 gone run=3 until=8.22\n8.3 start fence=12 run=2 pid=2\n8.4 end status=0 run=2 pid=2\n8.41 exit run=2 status=0 said=\n8.42 gone run=2 until=8.4\n9.0/'
     judged 0 'frozen: 1, of these waiting in a group: 1' "$frozen" 's/backend=redis/backend=file/'
@@ -396,7 +396,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker knows that a flood of signals may end a command, and puts off no end of a lease" {
+@test "the checker accepts that a flood of signals ends a command, but not that it delays a lease's end" {
     local flood='/^1.6 start/a 1.7 signal run=2 number=34 to=dlock flood=1.5' dies='/^2.49/d;s/^2.5 exit run=2 status=124/1.8 exit run=2 status=-34/;s/^2.51/1.81/;s/until=2.496/until=1.75/'
     judged 0 'sent signals: 1, a flood of them: 1' "$flood"
     judged 0 '0 wrong' "$flood" "$dies"
@@ -405,7 +405,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker finds what outlives a killed dlock, unless that was only just beginning, or the command had ended" {
+@test "the checker finds what outlives a killed dlock, unless the command was just starting or had ended" {
     local killed='/^1.5 end/,/^1.51/d;/^1.01/a 1.55 kill run=1\n1.56 exit run=1 status=-9 said=' outlives='a process of the command was there 0.550 s after its dlock was killed'
     judged 1 "$outlives" "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
     judged 0 '0 wrong' "$killed" 's/until=1.5$/until=1.58/' 's/daemon=0/daemon=1/'
@@ -428,7 +428,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker finds a run that begins in a pause, and knows when a pause is over" {
+@test "the checker finds a run that starts during a pause, and knows when a pause ends" {
     local pause='/^1.01/a 1.2 paused backend=redis lock=a before=1.19 ms=3000 ok=1'
     judged 1 'it started 0.400 s after the lock was paused, and 2.590 s before the end of the pause' "$pause"
     judged 0 '0 wrong' "$pause" 's/ok=1/ok=0/'
@@ -448,7 +448,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker finds a lock that remembers other runs than there were" {
+@test "the checker finds a lock that remembers runs other than those that happened" {
     local pids='s/exit run=1 status=[03]/& dlock=11/;s/exit run=2 status=124/& dlock=12/'
     local told='/^5.0/i 4.9 memory backend=redis lock=a last=12 outcome=stopped status=-1 success=0 failures=2 history=1.6:0.896:stopped:-1;1.0:0.495:exited:3'
     local success='s/end status=3/end status=0/;s/run=1 status=3/run=1 status=0/;s/exited:3/exited:0/'
@@ -483,7 +483,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "the checker excuses what a fault explains, as long as it does" {
+@test "the checker excuses what a fault explains, for as long as it does" {
     local lost='/^1.5 end/,/^1.51/d;/^1.01/a 2.2 exit run=1 status=124 said=lost' until='s/until=1.5$/until=2.1/'
     local fault='/^1.01/i 1.005 fault_begin backend=redis fault=flushall may_lose=1\n1.006 fault_end backend=redis fault=flushall'
     judged 1 'overlap: run 1' "$lost" "$until"
@@ -504,7 +504,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "a deed that fails in an unexpected way is reported, and the next one is done; scripts that acquire end before their leases" {
+@test "a fault that fails unexpectedly is reported, and the next one is played; scripts that acquire end before their leases" {
     PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
 import argparse, queue, random, types
 import nemesis, plans
@@ -536,7 +536,7 @@ assert drawn and all("--attach=$$ " in plan.argv("dlock", [], "a", "b", ["true"]
 P
 }
 
-@test "a group of waiters is the head of the queue or drawn from it, is frozen for one time, and is alone in that" {
+@test "a fault for a group of waiters hits the head of the queue or a random part of it, for the same time, and one group at once" {
     PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
 import random, types
 import nemesis, plans
@@ -604,7 +604,7 @@ finally:
 P
 }
 
-@test "a fault whose stage does not heal goes on until it is healed" {
+@test "a fault lasts until its stage is healed" {
     PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
 import threading, types
 import nemesis
