@@ -2,10 +2,10 @@
 # A lock's life without a command: --acquire, --extend, --release, --force-release.
 load backend
 
-# field JSON NAME: the member at the top of a JSON object.
+# field JSON NAME: prints this top-level member of a JSON object.
 field() { python3 -c 'import json, sys; value = json.loads(sys.argv[1])[sys.argv[2]]; print(value if isinstance(value, str) else json.dumps(value))' "$1" "$2"; }
 
-# code STATUS CODE COMMAND...: fails with this status and says this code as JSON, nothing else.
+# code STATUS CODE COMMAND...: the command fails with this status, and prints nothing but this code as JSON.
 code() {
     local want=$1 code=$2
     shift 2
@@ -19,7 +19,7 @@ assert error["message"] and isinstance(error["retryable"], bool) and "key" in er
 ' "$output" "$code"
 }
 
-# What is known of a lock, but for times that go on.
+# Prints what the store knows of the lock, except times that move on.
 state_of() {
     dlock --status --json "$1" | python3 -c '
 import json, sys
@@ -34,7 +34,7 @@ print(json.dumps(state, sort_keys=True))'
 @test "inside the command --extend and --release need neither a name nor a token" {
     run timeout 30 dlock -t 5s job -- sh -c 'sleep 3; dlock --extend || exit 1; sleep 3; dlock --extend job || exit 2; sleep 1; echo end'
     equals "$status $output" '0 end'
-    # The innermost is meant; by name any of them.
+    # Without a name, the innermost lock is released or extended; with a name, any of them.
     run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
     equals "$status $output" '0 done'
     fails_with 1 'runs under no lock' dlock --release
@@ -163,13 +163,13 @@ PY
     equals "$status $(field "$output" released) $(field "$output" owner)" '0 true me'
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
     code 1 LOCK_NOT_FOUND dlock --release --owner=nobody job
-    # Also when others have had it since, or have it.
+    # Even if others have held the lock since, or hold it now.
     dlock -n job true
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
     dlock --acquire --owner=third -t 60s job >/dev/null
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
     code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
-    # A token that is used again is in force again.
+    # A token that acquires the lock again is valid again.
     dlock --release --owner=third job
     dlock --acquire --owner=me -t 60s job >/dev/null
     run dlock --release --owner=me job
@@ -189,7 +189,7 @@ PY
 
 is_held() { dlock --status -q "$1"; }
 
-# left NAME: milliseconds of the lease.
+# left NAME: prints the lease's remaining milliseconds.
 left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(1000 * json.load(sys.stdin)["ttl_remaining"]))'; }
 
 @test "--extend uses the TTL of the acquire and never shortens; with --ttl it sets exactly that" {
@@ -201,7 +201,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [ "$(left job)" -gt 50000 ]
     dlock --extend --owner=me -t 1h job
     [ "$(left job)" -gt 3590000 ]
-    DLOCK_TTL=60 dlock --extend --owner=me job # not told by --ttl: never shorter
+    DLOCK_TTL=60 dlock --extend --owner=me job # not set by --ttl: never shorter
     [ "$(left job)" -gt 3590000 ]
     dlock --extend --owner=me -t 5s job
     [ "$(left job)" -le 5000 ]
@@ -231,7 +231,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     equals "$status" 3
     [[ $output == *'taken by another'* ]]
     [[ $output != *lost* ]]
-    # Twice is once too often.
+    # A second release fails.
     run timeout 30 dlock job -- sh -c 'dlock --release; dlock --release --json; echo $?'
     [[ $output == *LOCK_ALREADY_RELEASED*1 ]]
 }
@@ -304,7 +304,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     grep -qE "the lock is lost: .*$by with --force-release; stopping" "$T/held.err"
     fails_with 1 "$by" dlock --extend --owner=me job
     fails_with 1 "$by" dlock --release --owner=me job
-    # Also if others have the lock since.
+    # Even if others have acquired the lock since.
     hold_lock job -t 60s --owner=you
     dlock -w 20 job -- sh -c 'sleep 0.2' 3>&- 4>&- &
     local waiter=$!
@@ -318,11 +318,11 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --acquire --owner=third -t 60s job
     fails_with 2 'taken away by bob@' dlock --release --owner=you job
     dlock --release --owner=third job
-    # What its token takes anew is another lock.
+    # A lock that the same token acquires later is another one.
     dlock --acquire --owner=you -t 60s job
     dlock --release --owner=you job
     fails_with 1 ': already released$' dlock --release --owner=you job
-    # Each of those who share a lock.
+    # Each sharer is told.
     dlock --acquire -s --owner=a -t 60s shared
     dlock --acquire -s --owner=b -t 60s shared
     LOGNAME=eve dlock --force-release shared
@@ -336,7 +336,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     run dlock --acquire --owner-file="$T/token" -t 60s job
     equals "$(cat "$T/token")" "$output"
     equals "$(stat -c %a "$T/token")" 600
-    # Not taken: the file of the one who has it stays as it is, and no other is left.
+    # Nothing is acquired: the holder's file is unchanged, and no other is left.
     fails_with 75 '' dlock --acquire --owner-file="$T/token" -n job
     equals "$(cat "$T/token")" "$(dlock --status --json job | python3 -c 'import json, sys; print(json.load(sys.stdin)["owner"])')"
     equals "$(echo "$T"/token*)" "$T/token"
@@ -353,7 +353,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     fails_with 73 'cannot write the owner file' dlock --acquire --owner-file="$T/folder" -t 60s job
     run dlock --status job
     equals "$status" 1
-    # What is no file is not replaced by one.
+    # A path that is no regular file is not replaced by one.
     mkfifo "$T/pipe"
     ln -s pipe "$T/link"
     local path
@@ -380,7 +380,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     run dlock --status job
     equals "$status" 1
     [ ! -e "$T/token" ]
-    # In a service, whose output goes to a log, the file is enough.
+    # A service whose output goes to a log needs only the file.
     run dlock --acquire -q --owner-file="$T/token" -t 60s job
     equals "$status $output" '0 '
     dlock --release --owner-file="$T/token" job

@@ -40,7 +40,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     for way in KILL TERM INT SEGV; do
         start job
         kill "-$way" "$SCRIPT" || true
-        [ "$way" != INT ] || touch "$T/end" # ignored in the background
+        [ "$way" != INT ] || touch "$T/end" # SIGINT is ignored in the background
         begin=$(now)
         wait "$SCRIPT" || true
         released
@@ -179,7 +179,7 @@ P
     script job <<<"dlock --lock-dir=locks -t 4s --attach job || exit; $stay"
     start job
     is_locked job
-    sleep 1.2 # a look at the lock comes every second
+    sleep 1.2 # the lock is checked every second
     is_locked job
     end_script
     released
@@ -226,8 +226,8 @@ P
     released
 }
 
-# attach_slowly: --attach to a process of its own, whose guard stands still
-# before it watches; DLOCK_PID, GUARD and OTHER are their pids.
+# attach_slowly: runs --attach for a process of its own, whose guard is stopped
+# before it watches; DLOCK_PID, GUARD and OTHER are the pids.
 attach_slowly() {
     sleep 60 3>&- 4>&- &
     OTHER=$!
@@ -410,7 +410,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
         start job
         guard=$(guards)
         kill -STOP "$guard" "$SCRIPT"
-        sleep 1.6 # the passing of the lease is the subject
+        sleep 1.6 # the test is about the passing of the lease
         [ "$first" = guard ] && second=$SCRIPT first=$guard || { second=$guard first=$SCRIPT; }
         kill -CONT "$first"
         sleep 0.1
@@ -442,7 +442,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     local guard
     guard=$(guards)
     kill -STOP "$guard"
-    sleep 1.2 # the passing of the lease is the subject
+    sleep 1.2 # the test is about the passing of the lease
     end_script
     kill -CONT "$guard"
     wait_until 5 is_unguarded
@@ -478,7 +478,7 @@ for action in --release --extend --release; do
 done
 for name in first second; do dlock --attach $name || exit; done
 dlock --release || exit
-until dlock --release 2>/dev/null; do sleep 0.01; done # the guard of the second ends meanwhile
+until dlock --release 2>/dev/null; do sleep 0.01; done # the second lock's guard ends meanwhile
 dlock --release && exit 1
 dlock --current
 E
@@ -486,7 +486,7 @@ E
     equals "$status" 0
     equals "$(grep -c ': already released$' <<<"$output")" 4
     grep -q '^outer (' <<<"$output"
-    dlock --current || equals $? 1 # removes what a guard has left
+    dlock --current || equals $? 1 # removes what a guard has left behind
     released job
 }
 

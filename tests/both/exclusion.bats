@@ -74,7 +74,7 @@ ROWS
     hold_lock job
     local signal
     for signal in INT TERM HUP; do
-        # A shell's background jobs ignore SIGINT: a child of python does not.
+        # A shell's background jobs ignore SIGINT; a child of Python does not.
         # Timeless, it would otherwise wait for ever.
         timeless run python3 - "$signal" <<'P'
 import os, signal, subprocess, sys, time

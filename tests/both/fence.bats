@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The fence of a lock rises with every take, whatever happens in between.
+# The fence of a lock rises with every acquisition, whatever happens in between.
 load backend
 load ../lib/fence
 
@@ -73,7 +73,7 @@ load ../lib/fence
     off_by 86400 "$LAST"
     set_wall 0
     rises
-    # It goes on from the highest, one by one, until the clock has come after it.
+    # The fence counts up from the highest one until the clock has caught up.
     off_by 86400 "$LAST"
     set_wall 172800
     rises

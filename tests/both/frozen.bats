@@ -12,7 +12,7 @@ teardown() {
     done
 }
 
-# make_freezer v1|v2: a cgroup of our own below the one that we are in, in FREEZER.
+# make_freezer v1|v2: makes a cgroup below the current one; FREEZER is its path.
 make_freezer() {
     local mount inside
     case $1 in
@@ -36,7 +36,7 @@ make_freezer() {
     [ -e "$FREEZER/freezer.state" ] || [ -e "$FREEZER/cgroup.freeze" ] || skip 'this kernel freezes no cgroups'
 }
 
-# freeze GROUP PID...: returns when all of them stand still.
+# freeze GROUP PID...: returns once all of the processes are frozen.
 freeze() {
     local group=$1 pid
     shift
@@ -44,7 +44,7 @@ freeze() {
         echo "$pid" >"$group/cgroup.procs"
     done
     if [ -e "$group/freezer.state" ]; then
-        # Written again, since the kernel gives up on who is just forking.
+        # The state is written again because the kernel gives up on a process that is just forking.
         is_frozen() { echo FROZEN >"$group/freezer.state" && grep -qx FROZEN "$group/freezer.state"; }
         wait_until 20 is_frozen
     else
@@ -61,8 +61,8 @@ thaw() {
     fi
 }
 
-# What dlock says on waking depends on what it looks at first: the clock, or the
-# store, where the lock is gone by then.
+# What dlock prints on waking depends on what it checks first: the clock, or the
+# store, in which the lock is gone by then.
 is_told() {
     grep -qE 'the lease (of .* has|of .* ends|had) |the lock (is|was) lost' "$1" || {
         echo "said: $(cat "$1")"
@@ -70,7 +70,7 @@ is_told() {
     }
 }
 
-# dlock has ended the command and says why: 124, and nothing is left.
+# dlock must have stopped the command and say why, exit with 124, and leave nothing.
 was_stopped() {
     local status=0
     wait_until 20 gone "$HOLDER"
@@ -82,7 +82,7 @@ was_stopped() {
     is_clean job
 }
 
-# Ends the command, and wants all to be as if nothing had happened.
+# Ends the command; the run must look as if nothing had happened.
 ended_well() {
     local status=0
     kill -0 "$(cat "$T/held")"
@@ -94,7 +94,7 @@ ended_well() {
     is_clean job
 }
 
-# who WHAT: the pids of dlock, its command, or both.
+# who WHAT: prints the pids of dlock, its command, or both.
 who() {
     case $1 in
         dlock) echo "$HOLDER" ;;
@@ -122,17 +122,17 @@ who() {
         # shellcheck disable=SC2086
         kill -STOP $pids
         sleep 1.6
-        # The kernel keeps a file lock for it.
+        # The kernel keeps a file lock for the frozen process.
         [ "$BACKEND" = redis ] || [ "$what" = command ] || fails_with 75 '' dlock -n job touch "$T/ran"
         [ ! -e "$T/ran" ]
         # shellcheck disable=SC2086
-        kill -CONT $pids 2>/dev/null || [ "$what" = command ] # which dlock has killed meanwhile
+        kill -CONT $pids 2>/dev/null || [ "$what" = command ] # dlock has killed it meanwhile
         was_stopped
     done
 }
 
-# In what follows the passing of the lease, or of a part of it, is the subject:
-# there is nothing else to wait for than the time.
+# The following tests are about the passing of the lease, or of a part of it:
+# there is nothing to wait for except the time.
 
 @test "dlock frozen beyond its lease exits with 124 on waking, even if the command has succeeded" {
     dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
@@ -197,11 +197,11 @@ frozen_briefly() {
     frozen_briefly v1
 }
 
-# with_own_wall COMMAND...: with that clock. What a dlock among them runs has the true one.
+# with_own_wall COMMAND...: runs the command with that wall clock. The commands that dlock runs have the true one.
 with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
 
-# A test cannot suspend its host: a clock of dlock's own leaps, as dlock finds it on waking. The
-# leases are so long that what ends has ended by the leap.
+# A test cannot suspend its host, so a clock that only dlock sees jumps, as it would on waking. The
+# leases are so long that only the jump can end them.
 
 @test "the host is suspended beyond the lease: the command is stopped on waking, 124" {
     with_suspends hold_lock job -t 1h
@@ -230,12 +230,12 @@ with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
     if [ "$BACKEND" = file ]; then # whose lease is on the same clock
         fails_with 75 'lease ends in (30m|29m5)' with_suspends dlock -v -n job true
     fi
-    sleep 0.3 # nothing is to happen
+    sleep 0.3 # nothing must happen
     ended_well
 }
 
-# What shows that dlock's own clock did jump: it tells its command of it at
-# the start, and a Redis at the end.
+# Proof that dlock's own clock did jump: at the start dlock passes the time to its command,
+# and at the end to Redis.
 wall_has_jumped() {
     local year=$1 released
     if [ "$BACKEND" = redis ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 load backend
 
-# beat.py SECONDS COUNT: COUNT heartbeats, one every SECONDS, then nothing more.
+# beat.py SECONDS COUNT: sends COUNT heartbeats, one every SECONDS, then nothing more.
 beats() {
     cat >"$T/beat.py" <<'E'
 import os, socket, sys, time
@@ -125,7 +125,7 @@ def set_clock(seconds):
     subprocess.run(["bash", "-c", ". $TESTS/lib/common.bash; set_boot =$0", str(86400 + seconds)], check=True)
 os.kill(dlock, signal.SIGSTOP)
 s.send(b"WATCHDOG=1")
-set_clock(5399) # the stop is due, and not sent until a second later
+set_clock(5399) # the stop is due, but is sent only a second later
 before = left()
 os.kill(dlock, signal.SIGCONT)
 while left() <= before:

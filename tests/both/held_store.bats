@@ -2,7 +2,7 @@
 # A command finds the store of the lock that it runs under: DLOCK_HELD names it.
 load backend
 
-# STORE has the options for the test's store; the configuration leads to another one, which has no lock.
+# STORE has the options for the test's store; the configuration names another store, without the lock.
 set_store() {
     case $BACKEND in
         file) STORE=(--backend=file --lock-dir="$T/locks") ;;
@@ -12,7 +12,7 @@ set_store() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/configured
 }
 
-# The line of a lock in that store, whose run has ended.
+# Prints the DLOCK_HELD entry of an ended run in that store.
 stale_line() {
     dlock "${STORE[@]}" "$@" job -- sh -c 'echo "$DLOCK_HELD"'
 }
@@ -29,15 +29,15 @@ S
     run timeout 30 dlock "${STORE[@]}" -t 60s job -- sh "$T/inside.sh"
     equals "$status" 0
     [[ $output == *"job ($BACKEND), lease ends in "*'job: held, exclusive'*'already holds the lock'*nested*released ]]
-    [ ! -e "$T/configured" ] # nothing is looked for there
-    # The prefix leads to the key.
+    [ ! -e "$T/configured" ] # nothing is searched there
+    # The prefix in DLOCK_HELD is part of the key.
     run timeout 20 dlock "${STORE[@]}" --prefix='p%& =:?' -t 60s job -- sh -c 'dlock --current && dlock -v job echo nested && dlock --force-release job; sleep 10'
     equals "$status" 124
-    # What the inner one says of it may come too late: the loss stops it.
+    # The inner dlock's message may come too late, because the loss stops it.
     [[ $output == *"job ($BACKEND), lease ends in"*'already holds the lock'*nested* && $output == *'with --force-release; stopping'* ]]
     fails_with 64 'in another mode' timeout 20 dlock "${STORE[@]}" -s job -- dlock job echo wrong
     [ ! -e "$T/configured" ]
-    # Names that are hashed, too.
+    # Hashed names work, too.
     (umask 077 && echo 'a secret of 16 bytes' >"$T/secret")
     cd "$T"
     fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" --secret-file=secret job -- sh -c 'cd / && dlock -v job true'
@@ -63,7 +63,7 @@ S
     export DLOCK_REDIS=unix://$T/other.sock DLOCK_BACKEND=auto
     case $BACKEND in
         redis) fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" job -- dlock -v job true ;;
-        # A lock of this host alone does not stand in for the one that is configured for all hosts.
+        # A lock of this host alone does not replace the one that is configured for all hosts.
         file) fails_with 0 ': taken \(redis' timeout 20 dlock "${STORE[@]}" job -- dlock -v job true ;;
     esac
     unset DLOCK_REDIS
@@ -94,7 +94,7 @@ S
     [[ $line == "$BACKEND"\?* ]]
     DLOCK_HELD=$line run dlock job -- sh -c 'ls "$T/configured"'
     equals "$status $output" '0 dlock:job.lock'
-    # Held there by another run, or under another name.
+    # The lock is held there by another run, or under another name.
     hold_lock job "${STORE[@]}"
     DLOCK_HELD=$line run dlock job -- sh -c 'ls "$T/configured"'
     equals "$status $output" '0 dlock:job.lock'
@@ -102,7 +102,7 @@ S
     equals "$status" 1
     end_hold
     wait "$HOLDER"
-    # The store is gone, and does not come back.
+    # The store is gone for good.
     mv "$T/locks" "$T/gone" 2>/dev/null || kill -KILL "$(cat "$T/redis.pid")"
     DLOCK_HELD=$line run timeout 20 dlock job -- sh -c 'ls "$T/configured"'
     equals "$status $output" '0 dlock:job.lock'
@@ -112,7 +112,7 @@ S
 @test "an attached script finds the store of its lock; one in a lock directory needs --lock-dir" {
     set_store
     local inside=()
-    [ "$BACKEND" = redis ] || inside=(--lock-dir="$T/locks") # in which the record of the lock is
+    [ "$BACKEND" = redis ] || inside=(--lock-dir="$T/locks") # the lock's record is in that directory
     INSIDE=${inside[*]} run timeout 30 sh -c 'dlock "$@" --attach job || exit
         dlock $INSIDE --current && dlock $INSIDE --extend && dlock $INSIDE --release && echo ok' sh "${STORE[@]}"
     equals "$status" 0
@@ -129,7 +129,7 @@ S
         equals "$status" 75
     done
     [ ! -e "$T/none" ]
-    fails_with 0 'already holds the lock' env DLOCK_HELD="$BACKEND $rest" dlock -v -n job true # it is the store
+    fails_with 0 'already holds the lock' env DLOCK_HELD="$BACKEND $rest" dlock -v -n job true # the store is the right one
     end_hold
     wait "$HOLDER"
 }

@@ -2,13 +2,13 @@
 # How long runs take: --history, estimates for waiters, advice on the TTL.
 load backend
 
-# query EXPRESSION: of the JSON object `s` on stdin.
+# query EXPRESSION: evaluates it for the JSON object `s` on stdin.
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
-# history NAME EXPRESSION: of --history --json.
+# history NAME EXPRESSION: evaluates it for --history --json.
 history_of() { (dlock --history --json "$1" || true) | query "$2"; }
 
-# runs COUNT NAME COMMAND...: that often, one after the other.
+# runs COUNT NAME COMMAND...: runs the command COUNT times, one after the other.
 runs() {
     local i
     for ((i = 0; i < $1; i++)); do dlock "${@:2}"; done
@@ -92,7 +92,7 @@ for locale, bars in (("C", "#."), ("C.UTF-8", "\u2588\u2591")):
 P
 }
 
-# at SECONDS COMMAND...: runs it with a wall clock that is so far ahead.
+# at SECONDS COMMAND...: runs the command with a wall clock that is this far ahead.
 at() {
     echo "$1" >"$T/wall_clock"
     LD_PRELOAD=$HELPERS/fault_wall_clock.so "${@:2}"
@@ -105,7 +105,7 @@ takes() {
     LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock "${@:2}" bash -c "$(declare -f set_wall); set_wall $end"
 }
 
-# took SECONDS NAME: a success that took that long by the wall clock.
+# took SECONDS NAME: records a success that took this long by the wall clock.
 took() { at "$1" dlock --release --owner="$(at 0 dlock --acquire "$2")" --exit-status=0 "$2"; }
 
 @test "--history: a run whose clock was set back has no length, and is not counted as usual" {
@@ -125,7 +125,7 @@ took() { at "$1" dlock --release --owner="$(at 0 dlock --acquire "$2")" --exit-s
     [[ $(at 2470 dlock --status job) == *'; longer than usual (usually 12m)'* ]]
 }
 
-# successes COUNT NAME SECONDS: that many runs at once, which share the lock.
+# successes COUNT NAME SECONDS: COUNT successful runs at once, which share the lock.
 successes() {
     local i
     for ((i = 0; i < $1; i++)); do dlock -s "$2" sleep "$3" 3>&- 4>&- & done
@@ -141,7 +141,7 @@ successes() {
     wait "$HOLDER"
 
     dlock job sleep 3
-    dlock --remember=100d job false || true # a failure is not usual
+    dlock --remember=100d job false || true # failures do not count as usual
     hold_lock job -t 60s
     run dlock --status job
     [[ ${lines[1]} =~ ', lease ends in '[0-9]+'s; usually 3'[.0-9]*'s, about '[0-9.ms]+' left'$ ]]
@@ -202,7 +202,7 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
 }
 
 @test "advice on the TTL: given after a run that was stopped, but not if the lock was released early or the lease was extended" {
-    # A run that was stopped might have needed more, whatever it took.
+    # A run that was stopped may have needed more time than it took.
     run dlock -t 2s stopped sleep 20
     [[ $status = 124 && $output == *'TTL of 2s; the last run was stopped after 1.'*'; a TTL of 10s may be enough' ]]
     [[ $(dlock --history stopped) == *', longest 1.'*'s, when it was stopped'* ]]

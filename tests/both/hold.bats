@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --hold-at-least: a crontab line on many hosts runs once each time.
+# --hold-at-least: of a crontab line on many hosts, one host runs each time.
 load backend
 
 @test "--hold-at-least: after a shorter command others are refused until its end, and no longer" {
@@ -7,12 +7,12 @@ load backend
     start=$(now)
     run dlock --hold-at-least=60s -t 60s third echo ran
     equals "$status $output" '0 ran'
-    within 0 "$start" # it does not wait for that itself
+    within 0 "$start" # dlock itself does not wait for the end of the hold
     start=$(now)
     run dlock --hold-at-least=2s -t 60s job echo ran
     equals "$status $output" '0 ran'
     fails_with 75 'kept by --hold-at-least of .*for another ([0-9]+ms|1(\.[0-9])?s)' dlock -v -n job echo wrong
-    # The command's status counts, and -v shows the rest.
+    # The command's status is returned, and -v shows how long the lock stays held.
     row_holds 3 'released after .*; it stays held for another 2.*\(--hold-at-least\)' \
         dlock -v --hold-at-least=30s -t 60s other -- sh -c 'exit 3'
     run dlock -w 20 job echo next
@@ -30,7 +30,7 @@ load backend
     equals "$(wc -l <"$T/runs")" 1
 }
 
-# start_stalled ARGUMENT...: a dlock in the background, whose request is on its way for 2.2 s.
+# start_stalled ARGUMENT...: starts a dlock whose request takes 2.2 s to reach the store.
 start_stalled() {
     local pid
     case $BACKEND in

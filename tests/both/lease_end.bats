@@ -22,7 +22,7 @@ load backend
     within 7000 "$start"
     fails_with 124 'the lease, last set to (2|1\.[0-9])s, ends in (1\.[0-9]s|1s|[0-9]+ms); stopping the command with SIGTERM$' \
         dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
-    # It means nothing if the command is not stopped.
+    # --grace means nothing if the command is not stopped.
     fails_with 0 '90 % of the lease is over and the command still runs$' \
         env DLOCK_GRACE=30s dlock -t 1h --on-expire=warn job -- sh -c 'env -u DLOCK_GRACE dlock --extend --ttl=3 && exec sleep 4'
 }
@@ -88,7 +88,7 @@ load backend
     [[ ${lines[-1]} == *'the command ran on for '*' without the lease' ]]
 }
 
-# late [DLOCK ARGUMENTS...]: 90 % of the lease are over, and dlock is woken thrice before the command ends.
+# late [DLOCK ARGUMENTS...]: 90 % of the lease are over, and dlock is woken three times before the command ends.
 late() {
     local dlock i
     rm -f "$T/woken" "$T/ready" "$T/end"
@@ -124,7 +124,7 @@ late() {
     equals "$(cat "$T/err")" ''
 }
 
-# A shell whose child ends before its own signal comes would go on.
+# A shell whose child ends before the shell gets its own signal would go on.
 @test "a stopped script never reaches its next step, whichever of its processes ends first" {
     local i status script='for i in {1..20}; do sleep 60 & done; touch "$T/here"; wait %1; echo published'
     for i in {1..20}; do

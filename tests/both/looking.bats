@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# Looking at locks: --status, --list, --wait-until-free, --current.
+# Reading the state of locks: --status, --list, --wait-until-free, --current.
 load backend
 
-# query EXPRESSION: of the JSON object `s` on stdin.
+# query EXPRESSION: evaluates it for the JSON object `s` on stdin.
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
 @test "--status of a free lock exits with 1" {
@@ -68,7 +68,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$(dlock --status --json job | query '(s["counts"]["takes"], s["counts"]["conflicts"], s["counts"]["timeouts"], s["fence"])')" "$before"
     end_hold
     wait "$HOLDER"
-    # While one process looks all the time, another one that does not wait never finds it held.
+    # While one process checks all the time, a dlock -n never finds the lock held.
     (until [ -e "$T/enough" ]; do dlock --status free >/dev/null || true; done) 3>&- 4>&- &
     local i
     for i in {1..150}; do dlock -n free true; done
@@ -200,7 +200,7 @@ PY
     local waiter=$!
     dlock --release --owner=me job
     wait "$waiter"
-    # The end of a lease as well.
+    # It returns at the end of a lease as well.
     local start
     start=$(now)
     dlock --acquire -t 1s job >/dev/null
@@ -228,7 +228,7 @@ ROWS
     [[ ${lines[0]} == "inner ($BACKEND), lease ends in "* && ${lines[1]} == "outer ($BACKEND), lease ends in "* ]]
     run timeout 20 dlock -t 60s --owner=me outer -- dlock --current --json
     equals "$(query '(s["key"], s["owner"], s["backend"], s["mode"])' <<<"$output")" "('outer', 'me', '$BACKEND', 'exclusive')"
-    # Released by the command itself: not held any more.
+    # A lock that the command itself has released is not held any more.
     run timeout 20 dlock outer -- sh -c 'dlock --release; dlock --current'
     equals "$status $output" '1 '
     DLOCK_HELD="$BACKEND stale take dlock:job" run dlock --current

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 load backend
 
-# without CALL COMMAND...: dlock cannot start a thread or a process until $T/allowed is there.
+# without CALL COMMAND...: dlock cannot start a thread or a process until $T/allowed exists.
 without() { LD_PRELOAD=$HELPERS/fault_$1.so FAULT_UNTIL=$T/allowed "${@:2}"; }
 
 # bats test_tags=slow
@@ -100,10 +100,10 @@ E
     hold_lock job -t 2s --on-expire=warn
     steal job
     wait_until 10 grep -q 'the lock is lost' "$T/held.err"
-    sleep 2.5 # beyond the time of the warning at 90 %, and of the lease
+    sleep 2.5 # longer than the lease, and than the time of the warning at 90 %
     local fields
     read -ra fields < <(sed 's/.*) //' "/proc/$HOLDER/stat")
-    # utime and stime, in hundredths of a second
+    # Prints utime and stime, in hundredths of a second.
     [ $((fields[11] + fields[12])) -lt 30 ]
     end_hold
     wait "$HOLDER"

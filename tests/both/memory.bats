@@ -3,7 +3,7 @@
 load backend
 load ../lib/queue
 
-# memory_of PID: its own memory, and the most that it has used with shared libraries, in kB.
+# memory_of PID: prints its own memory, and its peak memory with shared libraries, in kB.
 memory_of() {
     echo "$(awk '/^Private_Dirty:/ { print $2 }' "/proc/$1/smaps_rollup") $(awk '/^VmHWM:/ { print $2 }' "/proc/$1/status")"
 }
@@ -20,7 +20,7 @@ memory_of() {
     exec 5>&-
     hold_lock job
     queue waiter
-    sleep 0.2 # longer than until the watch starts
+    sleep 0.2 # long enough for the watch to start
     for pid in "$HOLDER" "$(pid_of waiter)"; do
         read -r own peak <<<"$(memory_of "$pid")"
         echo "own $own, peak $peak, flock's $least kB" >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --message: why the lock is held, for those who wait and look.
+# --message: why the lock is held, for waiters and readers of its state.
 load backend
 
 member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }

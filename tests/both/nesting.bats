@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Nobody waits for themselves for ever.
+# A process never waits for a lock that it runs under.
 load backend
 
 @test "a lock inside the same lock: the inner command runs at once, and the outer one keeps the lock" {
@@ -8,7 +8,7 @@ load backend
     equals "${lines[0]}" outer
     [[ ${lines[1]} =~ ^$BACKEND\?[^\ ]*\ outer\ [0-9a-f-]{36}\ dlock:job$ ]]
     is_clean job
-    # Still held when the inner one has ended.
+    # The lock is still held after the inner command has ended.
     run timeout 20 dlock job -- env BACKEND="$BACKEND" bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
     [[ $output == *'an enclosing dlock already holds the lock'* && $output == *held ]]
 }
@@ -46,7 +46,7 @@ ok'
     hold_lock job -t 60s
     touch "$T/go"
     wait_until 10 test -e "$T/done"
-    [ ! -s "$T/out" ] # held by another: not inside
+    [ ! -s "$T/out" ] # held by another process: not inside
     end_hold
     wait "$HOLDER"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --pause and --resume: for a while nobody gets the lock, and holders keep it.
+# --pause and --resume: for a while nobody acquires the lock, and holders keep it.
 load backend
 
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
@@ -68,7 +68,7 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     fails_with 75 '' dlock -n nested true
 }
 
-# three_wait [COMMAND...]: for a pause of an hour, all started by COMMAND; their pids are in PIDS.
+# three_wait [COMMAND...]: starts three waiters for a lock that is paused for an hour, by COMMAND; PIDS has their pids.
 three_wait() {
     local i
     "$@" dlock --pause=1h --message=why job
@@ -80,7 +80,7 @@ three_wait() {
 }
 
 @test "--resume wakes the waiters at once, in order" {
-    three_wait timeless # so that they ask only if they are called
+    three_wait timeless # so that they check only if they are called
     dlock --resume job
     wait_until 20 eval '[ "$(wc -l <"$T/order")" = 3 ]'
     wait "${PIDS[@]}"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# What is said where all goes well: nothing. And who is named where it does not.
+# If all goes well, dlock prints nothing; otherwise it names the holder.
 load backend
 
-# silent WORDS...: dlock with these says nothing at all, and exits with 0.
+# silent WORDS...: a dlock with these arguments prints nothing at all and exits with 0.
 silent() {
     dlock "$@" >"$T/out" 2>"$T/err" || return
     [ ! -s "$T/out" ] && [ ! -s "$T/err" ] || { cat "$T/out" "$T/err"; false; }
@@ -87,7 +87,7 @@ ROWS
     wait_until 10 eval 'dlock --status job | grep -q "1 waiting"'
     wait_until 10 grep -q '^Threads:.2' "/proc/$HOLDER/status" # it watches its lease
     for pid in "$HOLDER" "$waiter"; do
-        # Pages that only this process has, or had until it forked; not those of files.
+        # Pages that belong to this process alone, or did until it forked, except pages of files.
         run awk '/^Anonymous:/ {print $2}' "/proc/$pid/smaps_rollup"
         echo "$pid: $output kB"
         [ "$output" -le "$most" ]

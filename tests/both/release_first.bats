@@ -3,7 +3,7 @@
 load backend
 load ../lib/tree
 
-# watched: a holder whose watch thread sleeps, after its first look.
+# watched: starts a holder whose watch thread sleeps after its first check.
 watched() {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_hold.so hold_lock job "$@"
@@ -14,7 +14,7 @@ watched() {
     sleeps
 }
 
-# ended STATUS: the holder ends with this status once its threads go on; nothing was closed under them.
+# ended STATUS: the holder ends with this status once its threads run on; nothing they used was closed.
 ended() {
     local status=0
     touch "$T/go_on"
@@ -29,7 +29,7 @@ ended() {
     end_hold
     run dlock -w 5 job echo ran
     equals "$status $output" '0 ran'
-    kill -0 "$HOLDER" # its thread is held when it wakes to end
+    kill -0 "$HOLDER" # its thread is stopped as it wakes to end
     wait_until 10 test -e "$T/holds"
     ended 0
     equals "$(cat "$T/held.err")" ''
@@ -75,7 +75,7 @@ ended() {
     touch "$T/hold_main"
     dlock --extend -t 60s --owner="$(dlock --status --json job | grep -oE '"(owner|token)":"[^"]*"' | head -1 | cut -d'"' -f4)" job
     wait_until 10 test -e "$T/holds"
-    sleep 2.2 # the lease as it was has ended
+    sleep 2.2 # the original lease has ended
     end_hold
     is_zombie() { grep -q '^State:.Z' "/proc/$(cat "$T/held")/status"; }
     wait_until 10 is_zombie
@@ -83,7 +83,7 @@ ended() {
     equals "$(cat "$T/held.err")" ''
 }
 
-# dies AT [ARGUMENTS...]: dlock is killed at that moment, after its command has ended and left a child.
+# dies AT [ARGUMENTS...]: dlock is killed at this point, after its command has ended and left a child.
 dies() {
     local status=0 at=$1
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'

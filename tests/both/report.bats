@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# What programs read of a run: --report and --json.
+# What programs can read about a run: --report and --json.
 load backend
 
-# report LINE EXPRESSION: of the object `r` in this line of the report.
+# report LINE EXPRESSION: evaluates it for the object `r` in this line of the report.
 report() { sed -n "$1p" "$T/report" | python3 -c 'import json, sys; r = json.load(sys.stdin); print(eval(sys.argv[1]))' "$2"; }
 
 @test "--report writes one line for each run, whatever its result" {
@@ -86,7 +86,7 @@ print(error["retryable"], error["details"]["key"], error["details"]["full_key"],
     DLOCK_TTL=x code 78 INVALID_CONFIG dlock --json job true
     code 69 SERVICE_UNAVAILABLE dlock --json --retry-for=0.2 --backend=redis -r "unix://$T/nosuch.sock" job true
     DLOCK_JSON=yes code 64 INVALID_ARGUMENT dlock --ttl=x --json job true
-    # The command's own output is its own.
+    # The command's own output stays as it is.
     run dlock --json job echo hello
     equals "$output" hello
 }

@@ -27,13 +27,13 @@ load backend
     grep -qx 'DLOCK_HELD_OWNER=me' <<<"$output"
     grep -qx 'DLOCK_HELD_TTL=90' <<<"$output"
     grep -qx "DLOCK_HELD_BACKEND=$BACKEND" <<<"$output"
-    # None of them is the name of a setting, so that a dlock inside takes none for one.
+    # None of them has the name of a setting, so a dlock inside does not mistake it for one.
     not grep -qE '^DLOCK_(KEY|OWNER|TTL|TOLD_.*|LOCK_(KEY|OWNER|TTL|BACKEND))=' <<<"$output"
     grep -qxE "DLOCK_HELD=$BACKEND\?[^ ]*prefix=p:team:[^ ]* me [0-9a-f-]{36} p:team:job" <<<"$output"
     grep -qxE 'DLOCK_FENCE=[1-9][0-9]{15}' <<<"$output"
     grep -qxE 'DLOCK_EXPIRES_AT=20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z' <<<"$output"
     local uuid='[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}' first
-    # A lease that is not of whole seconds is shown to the millisecond.
+    # A lease that is not a whole number of seconds is shown in milliseconds.
     row_holds 0 "^1\\.500 $uuid\$" dlock -t 1500ms job -- sh -c 'echo $DLOCK_HELD_TTL $DLOCK_HELD_OWNER'
     first=$output
     row_holds 0 "^1\\.500 $uuid\$" dlock -t 1500ms job -- sh -c 'echo $DLOCK_HELD_TTL $DLOCK_HELD_OWNER'
@@ -46,7 +46,7 @@ load backend
     [[ ${lines[0]} =~ ^$BACKEND\?[^\ ]*\ outer\ [0-9a-f-]{36}\ dlock:a$ ]]
     [[ ${lines[1]} =~ ^$BACKEND\?[^\ ]*\ ([0-9a-f-]{36})\ [0-9a-f-]{36}\ dlock:b$ ]]
     [[ ${lines[2]} =~ ^[0-9a-f-]{36}\ 3600\ b$ ]]
-    # A lock inside goes where it would go outside.
+    # Inside a command, a lock is acquired in the same store as outside.
     hold_lock b
     row_holds 75 '^$' dlock a -- dlock -n b true
     end_hold
@@ -78,7 +78,7 @@ load backend
         run dlock -n -- "$name" dlock -n -- "$name." sh -c 'echo ok'
         equals "$output" ok
     done
-    # Alike in their first 200 characters: told apart all the same.
+    # Names that have their first 200 characters in common are different locks.
     local long
     long=$(printf 'l%.0s' {1..1000})
     run dlock -n -- "${long}a" dlock -n -- "${long}b" echo ok

@@ -2,10 +2,10 @@
 # What a lock remembers of its runs: --status, --ran-within, --once-per, --remember, --list --all.
 load backend
 
-# query EXPRESSION: of the JSON object `s` on stdin.
+# query EXPRESSION: evaluates it for the JSON object `s` on stdin.
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
-# memory NAME EXPRESSION: of what the lock remembers; r is the last run, g the last success.
+# memory NAME EXPRESSION: evaluates it for what the lock remembers; r is the last run, g the last success.
 memory() {
     (dlock --status --json "$1" || true) | python3 -c '
 import json, sys
@@ -14,7 +14,7 @@ r, g, failures, runs, skipped = (s[m] for m in ("last_run", "last_success", "fai
 print(eval(sys.argv[1]))' "$2"
 }
 
-# lasts NAME FAILURES RUNS SKIPPED OUTCOME: these are the counters and the outcome of the last run.
+# counts NAME FAILURES RUNS SKIPPED OUTCOME: checks the counters and the outcome of the last run.
 counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])')" "($2, $3, $4, '$5')"; }
 
 @test "a name that never ran: nothing is known or printed" {

@@ -2,7 +2,7 @@
 # --scope: the key is PREFIX, TEXT, a colon and NAME.
 load backend
 
-# query EXPRESSION: of each JSON object `s` on stdin.
+# query EXPRESSION: evaluates it for each JSON object `s` on stdin.
 query() { python3 -c 'import json, sys
 for line in sys.stdin: s = json.loads(line); print(eval(sys.argv[1]))' "$1"; }
 

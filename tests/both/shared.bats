@@ -2,7 +2,7 @@
 # Several holders at once: --shared and --slots.
 load backend
 
-# share LABEL [DLOCK ARGUMENTS...]: holds in the background under a label, until
+# share LABEL [DLOCK ARGUMENTS...]: holds the lock in the background under a label, until
 # leave LABEL. The pid of dlock is in $T/LABEL.pid, that of the command in $T/LABEL.
 share() {
     hold "$1"
@@ -92,7 +92,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
 
 @test "a waiting writer is not starved by readers that arrive one after the other" {
     local i
-    for i in 1 2 3; do # at each moment some of them hold it
+    for i in 1 2 3; do # at each moment some of them hold the lock
         (while [ ! -e "$T/stop" ]; do dlock -s job -- sleep 0.2; done) 3>&- 4>&- &
         echo $! >"$T/reader$i.pid"
         sleep 0.07
@@ -138,7 +138,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     run dlock -w 5 -s job echo in
     equals "$output" in
     kill -CONT "$(cat "$T/writer.pid")"
-    wait_until 5 not dlock -n -s job true # it claims it again
+    wait_until 5 not dlock -n -s job true # the same process claims it again
     kill -KILL "$(cat "$T/writer.pid")"
     run dlock -w 5 -s job echo in
     equals "$output" in
@@ -185,7 +185,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     run dlock -w 5 --slots=2 job -- sh -c 'echo $DLOCK_SLOT'
     equals "$output" 0
     fails_with 1 'released' dlock --release --owner=a job
-    kill -0 "$(cat "$T/a")" # whoever released it meant that
+    kill -0 "$(cat "$T/a")" # whoever released it did so on purpose
     kill -0 "$(cat "$T/b")"
     fails_with 75 '' dlock -n job echo wrong
     leave a

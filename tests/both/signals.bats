@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 load backend
 
-# All that end a process by default, but for those of a fault; of the real-time signals two.
+# All signals that end a process by default, except those of a fault; two of the real-time signals.
 ENDING=(TERM INT HUP QUIT USR1 USR2 ABRT ALRM VTALRM PROF XCPU IO PWR RTMIN RTMAX)
 
-# The signals that wait to be read count for all processes of a user: with this limit a flood leaves room
-# for the tests beside, of which timer_create(2) needs some.
+# All processes of a user share the count of pending signals: with this limit, a flood leaves room
+# for the tests that run at the same time, some of which use timer_create(2).
 FEW_PENDING=(bash -c 'ulimit -i 2000; exec "$@"' bash)
 
-# flood PID: real-time signals, which the kernel queues, faster than one process can read them.
+# flood PID: sends real-time signals, which the kernel queues, faster than one process can read them.
 flood() {
     local i
     for i in 1 2 3; do
@@ -20,7 +20,7 @@ flood() {
 @test "a flood of signals delays neither the lease's end nor the release" {
     local tree start dlock status
     start=$(now)
-    # It ignores the signal: if the kernel's queue is full, nothing says who has sent it, and dlock passes it on.
+    # The command ignores the signal: if the kernel's queue is full, the sender is unknown, and dlock passes the signal on.
     fails_with 124 'stopping the command' "${FEW_PENDING[@]}" dlock -t 1s job perl -e '$SIG{RTMIN} = "IGNORE"; $p = getppid; kill 34, $p while time - $^T < 20'
     within 8000 "$start"
     cat >"$T/deaf" <<'E'
@@ -45,7 +45,7 @@ E
         dlock=$!
         wait_until 10 test -e "$T/ready"
         flood "$dlock"
-        sleep 0.3 # a thousand and more are unread by then
+        sleep 0.3 # a thousand and more are pending by then
         touch "$T/end"
         start=$(now)
         wait "$dlock"
@@ -172,7 +172,7 @@ print(subprocess.call(["dlock", "job", "dlock", "-v", "job", "touch", os.environ
 P
     equals "$status $output" '0 0'
     [ -e "$T/told" ]
-    [ "${SANITIZER:-}" != thread ] || return 0 # which writes files of its own
+    [ "${SANITIZER:-}" != thread ] || return 0 # the sanitizer writes files of its own
     run dlock job -- sh -c 'ulimit -f 0; exec dlock --report="$T/report" job touch "$T/reported"'
     equals "$status" 0
     [[ $output == *'File too large'* ]]

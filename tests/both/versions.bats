@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Two versions in one fleet: one of the next format (lock/format.h) beside this one.
+# Two versions in one fleet: a dlock of the next format (lock/format.h) runs beside this one.
 load backend
 
 NEWER='it is kept in format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
@@ -7,14 +7,14 @@ NEWER='it is kept in format 3 by a newer dlock, and dlock [0-9.]+ knows no forma
 newer() { "$HELPERS/next/dlock" "$@"; }
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 waits() { [ "$("${3:-dlock}" --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
-# snapshot NAME: all that the store has of this lock, but for times.
+# snapshot NAME: prints all that the store has of this lock, except times.
 snapshot() {
     case $BACKEND in
         file) cat "$T/locks/dlock:$1.lock" ;;
         redis) redis get "dlock:$1" && redis hgetall "{dlock:$1}:meta" && redis zrange "{dlock:$1}:queue" 0 -1 && redis keys "*dlock:$1*" | sort ;;
     esac
 }
-# newer_holds NAME [ARGUMENTS]: a dlock of the next format holds it, after one of this format has had it.
+# newer_holds NAME [ARGUMENTS]: a dlock of the next format holds the lock, after one of this format has held it.
 newer_holds() {
     local name=$1
     shift

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# Those who wait: first come, first served, and at once. A waiter that rests asks
-# every few seconds by itself: one that is timeless asks only if it is called.
+# Waiters are served first come, first served, and at once. An idle waiter polls
+# every few seconds; a timeless one checks only if it is called.
 load backend
 load ../lib/queue
 
-# freeze_the_next [timeless]: the lock is free, it is a's turn, and a is frozen; b, started by that, is behind it.
+# freeze_the_next [timeless]: the lock is free, and it is the turn of a, which is frozen; b waits after it.
 freeze_the_next() {
     hold_lock job
     queue a
@@ -163,7 +163,7 @@ freeze_the_next() {
     queue b -s && queue c -s && queue w && queue d -s
     end_hold
     wait_until 20 eval '[[ $(order) == "b c " || $(order) == "c b " ]]'
-    wait_until 1 waits 2 # the writer, and who came after it
+    wait_until 1 waits 2 # the writer, and the reader that came after it
     fails_with 75 '' dlock -n -s job echo wrong
     touch "$T/r.end"
     wait "$(pid_of r)"
@@ -221,7 +221,7 @@ freeze_the_next() {
     tell() { dlock "$1" -- python3 -c '
 import os, sys
 lines = [line.split(":") for line in open("/proc/self/status") if line.startswith(("SigBlk", "SigIgn"))]
-own = 3 << 31 # 32 and 33 belong to the C library, which does not let them be ignored again
+own = 3 << 31 # the C library uses 32 and 33, and does not let them be ignored again
 print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for name, mask in lines], file=open(sys.argv[1], "w"))' \
         "$T/$2"; }
     tell job waited 3>&- 4>&- &

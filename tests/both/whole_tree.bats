@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Everything that the command has started, wherever it went.
+# Everything that the command has started is found, wherever it went.
 load backend
 load ../lib/tree
 
@@ -61,7 +61,7 @@ load ../lib/tree
     [ -e "$T/a.term" ] && [ -e "$T/b.term" ]
 }
 
-# trace_threads PID: traces the process as a debugger does, which then does not reap it, until $T/reap is there.
+# trace_threads PID: traces the process as a debugger does, which does not reap it until $T/reap exists.
 trace_threads() {
     rm -f "$T/traced" "$T/reap"
     python3 - "$1" 2>"$T/tracer.err" 3>&- 4>&- <<'P' &
@@ -111,7 +111,7 @@ P
     hold_lock job -t 2s
     kill -KILL "$HOLDER"
     wait_until 5 gone "$(cat "$T/held")"
-    # And its lock clears by itself.
+    # The lock becomes free by itself.
     run dlock -w 20 job echo ok
     equals "$output" ok
 }
@@ -124,13 +124,13 @@ P
     wait_until 10 test -s "$T/command"
     wait_for_guard "$dlock"
     guard=$(pgrep -P "$dlock" -x dlock-guard)
-    kill -STOP "$guard" # it looks no more
+    kill -STOP "$guard" # it looks for processes no more
     touch "$T/go"
     wait_until 10 test -s "$T/daemon"
     kill -KILL "$dlock"
     wait_until 5 gone "$(cat "$T/command")"
     kill -0 "$(cat "$T/daemon")"
-    # A file lock is held until nobody is left.
+    # A file lock is held until no process is left.
     is_locked job
     kill -CONT "$guard"
     wait_until 5 gone "$(cat "$T/daemon")"
@@ -139,7 +139,7 @@ P
 }
 
 @test "if dlock is killed with SIGKILL, a process that only shares its owner token, session or user is left alone" {
-    # What an ended run of the same lock has left starts another process during the next one.
+    # A process left by an ended run of the same lock starts another one during the next run.
     dlock --owner=ci job -- sh -c 'setsid sh -c "echo \$\$ >$T/before; until [ -e $T/go ]; do sleep 0.01; done
         sleep 600 & echo \$! >$T/heir; wait" & until [ -s "$T/before" ]; do sleep 0.01; done' >/dev/null 2>&1 3>&- 4>&-
     sleep 600 >/dev/null 2>&1 3>&- 4>&- &
@@ -169,7 +169,7 @@ P
     cp "$T/daemon" "$T/daemon.pid"
 }
 
-# A user of dlock, and $T/become, which becomes yet another one, as sudo(8) does.
+# A user for dlock, and $T/become, which changes to another user as sudo(8) does.
 becomes() {
     user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
@@ -191,7 +191,7 @@ becomes() {
     "${user[@]}" "$DLOCK" --extend --owner=me -t 3s job
     wait_until 10 grep -q 'the command has not ended: killing it' "$T/err"
     if [ "$BACKEND" = file ]; then
-        sleep 0.2 # the lease is over now
+        sleep 0.2 # the lease has ended by now
         fails_with 75 '' "${user[@]}" "$DLOCK" -n job touch "$T/theirs/ran"
         [ ! -e "$T/theirs/ran" ]
     else

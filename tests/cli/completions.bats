@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 load ../lib/common
-# What zsh makes of all its functions, once.
+# The index of all its functions, which zsh makes once.
 setup_file() {
     ! command -v zsh >/dev/null || zsh -fc 'autoload -U compinit && compinit -u -d "$1"' zsh "$BATS_FILE_TMPDIR/zcompdump"
 }
@@ -10,11 +10,11 @@ setup() {
     LOCKS=$T/locks
     mkdir -m 700 "$LOCKS"
     ON_FILE=(--backend=file --lock-dir="$LOCKS")
-    # A busy machine may need more than the 200 ms. What timeout(1) is told is in $T/arguments.
+    # A busy machine may need more than the 200 ms. $T/arguments has the arguments of timeout(1).
     printf '#!/bin/sh\nprintf "%%s\\n" "$*" >>"%s/arguments"\n[ "$3" != 0.2 ] || { shift 3; set -- -s KILL 20 "$@"; }\nexec %s "$@"\n' \
         "$T" "$(command -v timeout)" >"$T/bin/timeout"
     chmod +x "$T/bin/timeout"
-    # Ctrl-T tells the line, Ctrl-X Ctrl-A inserts all that fits.
+    # Ctrl-T prints the line, Ctrl-X Ctrl-A inserts all matches.
     cat >"$T/bashrc" <<RC
 PS1='> ' HISTFILE=
 . "$SRC/completions/dlock.bash"
@@ -46,10 +46,10 @@ RC
 
 TAB=$'\t' ALL=$'\x18\x01'
 
-# The long options that --help shows, one a line.
+# Prints the long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
 
-# keys SHELL KEYS: the line after these keys in the real shell, on a terminal.
+# keys SHELL KEYS: prints the line after these keys in the real shell, on a terminal.
 keys() {
     [ -e "$T/$1/ask" ] || start_shell "$1"
     if ! printf %s "$2" | timeout 60 tee "$T/$1/ask" >/dev/null || ! timeout 60 cat "$T/$1/answer"; then
@@ -67,13 +67,13 @@ start_shell() {
     echo $! >"$T/$1.pid"
 }
 
-# in_fish LINE...: what fish offers for the last word of each, one a line.
+# in_fish LINE...: prints what fish offers for the last word of each, one a line.
 in_fish() {
     printf '%s\n' "$@" |
         fish --no-config -c "source '$SRC/completions/dlock.fish'; while read -l line; complete -C \$line; end" | cut -f 1
 }
 
-# shells: those that are here.
+# shells: prints the shells that are installed.
 shells() {
     local shell
     for shell in bash zsh fish; do
@@ -81,18 +81,18 @@ shells() {
     done
 }
 
-# offered SHELL LINE: the words that are offered behind LINE, which ends in a
+# offered SHELL LINE: prints the words that are offered after LINE, which ends in a
 # blank or in the part of a word, sorted, one a line, as a shell would read them.
 offered() {
     if [ "$1" = fish ]; then
         in_fish "$2"
     else
-        # Quoted as the shell has quoted them: it has to read them again.
+        # The shell has quoted the words, so it must read them again.
         LINE=$(keys "$1" "$2$ALL") BEFORE=${2% *} "$1" -fc 'eval "printf \"%s\\n\" ${LINE#"$BEFORE"}"'
     fi | sort
 }
 
-# held NAME...: locks that are held, and by no process.
+# held NAME...: makes locks that are held by no process.
 held() {
     local name
     for name; do
@@ -110,7 +110,7 @@ lines() { printf '%s\n' "$@" | sort; }
         [[ $zsh =~ --$option[^a-z-] ]] || { echo "zsh: $option"; false; }
         [[ $fish =~ -l\ $option[^a-z-] ]] || { echo "fish: $option"; false; }
     done
-    # And the choices of each.
+    # The values that can be chosen are offered too.
     local choices
     while IFS='=' read -r option choices; do
         choices=${choices//|/ }
@@ -119,7 +119,7 @@ lines() { printf '%s\n' "$@" | sort; }
     done < <(dlock --help | grep -oE -- '--[a-z-]+=[a-z0-9-]+(\|[a-z0-9-]+)+')
 }
 
-# complete_line WORD...: what bash offers for the last word.
+# complete_line WORD...: prints what bash offers for the last word.
 complete_line() {
     bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
         f=$(complete -p dlock | sed "s/.*-F \([^ ]*\).*/\1/"); "$f" dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
@@ -137,7 +137,7 @@ complete_line() {
     [[ $output == *--on-expire* ]]
     run complete_line dlock --tree job printen
     [[ $output == *printenv* ]]
-    # Not thousands of words where none has begun.
+    # An empty word does not offer thousands of words.
     run complete_line dlock job ''
     equals "$output" ''
     run complete_line dlock job -- ''
@@ -254,7 +254,7 @@ complete_line() {
     done
     [ ! -e ran ]
     [ ! -e "$T/none" ]
-    # The warning that somebody is still to read is not spent on this.
+    # Completion does not use up a throttled warning that the user has not seen yet.
     for shell in $(shells); do
         equals "$(offered "$shell" "dlock --lock-dir=$LOCKS --status o")" other
     done
@@ -294,10 +294,10 @@ complete_line() {
     for shell in $(shells); do
         equals "$(offered "$shell" "dlock -r unix://$T/redis.sock --status ")" "$(lines "${names[@]}")"
         [ "$shell" != fish ] || continue
-        # What the terminal showed.
+        # What the terminal has shown.
         not grep -q 'title\|reversed\|line' "$T/$shell/screen"
     done
-    # And inside of quotation marks that are open.
+    # Completion works inside open quotation marks too.
     for shell in $(shells); do
         [ "$shell" != fish ] || continue
         for name in "a b" "it's" 'say "hi"' '$(touch ran)' '`touch ran`' 'a*[b]?' 'back\slash\'; do
@@ -322,7 +322,7 @@ complete_line() {
             equals "$(offered "$shell" "dlock -r $server --status ")" ''
             within 2000 "$start"
             [ "$shell" != fish ] || continue
-            # Beyond what was typed, and what redraws the line.
+            # Prints what follows the typed words and what redraws the line.
             not grep -qiE 'killed|terminated|dlock: |error' "$T/$shell/screen"
         done
     done

@@ -42,7 +42,7 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     run dlock --doctor app:x
     equals "$(sed -n 's/^ *ok *read *//p' <<<"$output")" \
         "$system"$'\n'"$SYSTEM_CONF.d/10-role.conf"$'\n'"$SYSTEM_CONF.d/20-app.conf"$'\n'"$CONF"
-    echo 'ttl = 51' >>"$CONF" # the user's keys are stronger than the system's sections
+    echo 'ttl = 51' >>"$CONF" # the user's keys take precedence over the system's sections
     equals "$(ttl app:x)" 51
 }
 
@@ -51,7 +51,7 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     mkdir "$SYSTEM_CONF.d"
     printf '\ntll = 5\n' >"$SYSTEM_CONF.d/a.conf"
     fails_with 78 "$SYSTEM_CONF.d/a.conf:2: tll: unknown key" dlock job touch "$T/ran"
-    ln -sf "$T/none" "$SYSTEM_CONF.d/a.conf" # as a file that is removed just now
+    ln -sf "$T/none" "$SYSTEM_CONF.d/a.conf" # like a file that was removed just now
     dlock job true
     mkdir "$SYSTEM_CONF.d/b.conf"
     fails_with 78 "$SYSTEM_CONF.d/b.conf: it is not a regular file" dlock job touch "$T/ran"
@@ -72,7 +72,7 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     equals "$(ttl job)" 51
 }
 
-# waits_as WANTED COMMAND...: what it says of a lock that is held tells whether it has waited.
+# waits_as WANTED COMMAND...: the code of the failure shows whether the command has waited for a held lock.
 waits_as() {
     local wanted=$1
     shift
@@ -112,7 +112,7 @@ waits_as() {
     cp "$T/printed" "$CONF"
     hold_lock job
     waits_as LOCK_ACQUISITION_FAILED dlock --json job true
-    # A nonblock alone, too.
+    # A nonblock without a wait works too.
     echo 'backend = file' >"$CONF"
     echo 'nonblock = yes' >>"$CONF"
     dlock --print-config job >"$T/printed"
@@ -123,7 +123,7 @@ waits_as() {
 
 @test "--print-config shows which mode, and which of -v and -q, counts, and its output is a valid dlock.conf" {
     printf 'slots = 3\n[lock j2*]\nexclusive = yes\n' >>"$CONF"
-    in_force() { # in_force WANTED OPTIONS...: twice, the second time from the file that was printed.
+    in_force() { # in_force WANTED OPTIONS...: checks twice, the second time with the printed file.
         local wanted=$1 names='^(exclusive|shared|slots|verbose|quiet) = '
         shift
         dlock --print-config "$@" >"$T/printed"
@@ -170,7 +170,7 @@ waits_as() {
     wait "$HOLDER"
 }
 
-# What is right and wrong in a file is in tests/unit/test_options.c.
+# Valid and invalid values in a file are tested in tests/unit/test_options.c.
 @test "an invalid file: exit 78 naming the file, line and key, or the line or file that is too long; nothing is run" {
     printf 'backend = file\ntll = 5\n' >"$CONF"
     fails_with 78 "^dlock: job: $CONF:2: tll: unknown key; did you mean ttl\?$" dlock job touch "$T/ran"
@@ -337,7 +337,7 @@ C
         "${nobody[@]}" HOME="$T/theirs" XDG_CONFIG_HOME="$T/roots" "$DLOCK" --backend=file job -- id
     chown 4242424 "$T/roots"
     fails_with 78 'HOME is that of user 4242424: set HOME' "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
-    # Their own, with a file that is root's: that is to be mended, not HOME.
+    # For the user's own HOME with a file of root's, the advice is about the file, not HOME.
     mkdir -p "$T/theirs/.config/dlock"
     install -m 600 /dev/null "$T/theirs/.config/dlock/dlock.conf"
     chown 65534 "$T/theirs/.config" "$T/theirs/.config/dlock"
@@ -369,7 +369,7 @@ C
     equals "$status $output" '0 ran'
     run env "${links[@]}" dlock --doctor job
     [[ $output != *SERVICE* && $output != *PORT* ]]
-    # What only resembles one is a mistake, as before.
+    # A variable that only resembles one of them is reported as before.
     DLOCK_REDIS_PORTS=x fails_with 0 'DLOCK_REDIS_PORTS: unknown variable; did you mean DLOCK_REDIS\?$' dlock job true
 }
 
@@ -393,7 +393,7 @@ C
     DLOCK_TTL=31 fails_with 0 '^41$' dlock --ttl=51 --no-ttl --ttl=41 --backend=file job -- sh -c 'echo $DLOCK_HELD_TTL'
     echo 'wait = forever' >"$CONF"
     dlock --print-config job | grep -q '^wait = forever'
-    # It is known as -n, not as a wait without end.
+    # A wait of 0 is reported as -n, not as a wait without end.
     dlock --backend=file --acquire job >/dev/null
     fails_with 75 '' dlock --backend=file --no-wait job true
     fails_with 64 "--tree: 'maybe': it must be yes or no" dlock --tree=maybe job touch "$T/ran"

@@ -2,7 +2,7 @@
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock; }
 
-# doctor ARGUMENTS...: what it finds, as lines "section name result: found -> advice" in $output.
+# doctor ARGUMENTS...: sets $output to what it finds, as lines "section name result: found -> advice".
 doctor() {
     run dlock --doctor --json "$@"
     json=$output
@@ -10,7 +10,7 @@ doctor() {
         's/.*"section":"([^"]*)","subject":.*,"name":"([^"]*)","result":"([a-z]+)","found":"(.*)","advice":("[^"]*"|null).*/\1 \2 \3: \4 -> \5/p')
 }
 
-# Whether what it last said is one object of JSON, as the manual has it.
+# True if the last output was one JSON object, as in the manual.
 is_json() {
     python3 -c 'import json, sys
 answer = json.loads(sys.argv[1])
@@ -20,7 +20,7 @@ for check in answer["checks"]:
     assert check["result"] in ("ok", "note", "warn", "fail") and check["found"], check' "$json" "$status"
 }
 
-# says PATTERN: one of the lines matches (extended regular expression).
+# says PATTERN: one of the lines must match (extended regular expression).
 says() {
     grep -qE -- "$1" <<<"$output" || {
         printf 'wanted /%s/ in:\n%s\n' "$1" "$output" >&2
@@ -28,7 +28,7 @@ says() {
     }
 }
 
-# finds STATUS PATTERN ARGUMENTS...: exit status, and a line that matches.
+# finds STATUS PATTERN ARGUMENTS...: checks the exit status, and that a line matches.
 finds() {
     local want=$1 pattern=$2
     shift 2
@@ -43,7 +43,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     doctor -r "$URL"
     equals "$status" 0
     is_json
-    # Where the machine is busy, what takes time may be called slow.
+    # On a busy machine, whatever takes time may be reported as slow.
     [ -z "$(grep -vE ' ok: |^redis (connect|latency) warn' <<<"$output")" ]
     for check in 'redis topology' 'redis tls' 'redis login' 'redis version' 'redis role' 'redis eviction' 'redis memory' \
         'redis persistence' 'redis replicas' 'permissions take, release' 'permissions queue' \
@@ -82,7 +82,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^configuration DLOCK_TIMEOUT warn: .*DLOCK_WAIT'
     says '^configuration DLOCK_HOST note: '
     [[ $output != *DLOCK_HELD_KEY* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
-    doctor --tree 2>/dev/null # without a name there is no key to show
+    doctor --tree 2>/dev/null # without a name no key is shown
     equals "$status" 64
     doctor
     [[ $output != *configuration* ]]
@@ -230,13 +230,13 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^redis login ok: user locker'
     [ -z "$(grep -E ' (warn|fail): ' <<<"$output")" ]
     nothing_left
-    # What the manual adds for this.
+    # The permissions that the manual adds for this.
     redis acl setuser locker $(manual_adds doctor)
     finds 0 '^redis version ok: ' -r "unix://locker:secret@$T/redis.sock"
     [[ $output != *NOPERM* ]]
 }
 
-# without RULE: the user of the manual less this command.
+# without RULE: sets up the manual's user without this command.
 without() {
     redis acl setuser locker ${MISSING:++$MISSING} "-$1" >/dev/null
     MISSING=$1
@@ -260,7 +260,7 @@ without() {
     finds 0 "^permissions queue warn: .*'zrank'" -r "$user"
     without publish
     finds 0 "^permissions wake channel warn: .*'publish'" -r "$user"
-    says '^trial handed over ok: ' # the head of the queue is told of the touch
+    says '^trial handed over ok: ' # the first waiter is notified of the change
     without subscribe
     finds 0 "^permissions tracking warn: .*'subscribe'" -r "$user"
     says '^permissions wake channel warn: '

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is read as a duration, and how one is rounded, is in tests/unit/test_duration.c.
+# The parsing and rounding of durations is tested in tests/unit/test_duration.c.
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 

@@ -7,7 +7,7 @@ setup() {
     chmod 600 "$T/secret"
 }
 
-# key NAME [ARGUMENTS...]: of the lock with this name.
+# key NAME [ARGUMENTS...]: prints the key of the lock with this name.
 key() {
     local name=$1
     shift
@@ -15,7 +15,7 @@ key() {
     dlock --backend=file "$@" "$name" -- sh -c 'echo "$DLOCK_HELD_KEY"'
 }
 
-# secret BYTE COUNT: a file with so many of these.
+# secret BYTE COUNT: makes a file with COUNT of these bytes.
 secret() {
     head -c "$2" /dev/zero | tr '\0' "$1" >"$T/made"
     chmod 600 "$T/made"
@@ -30,7 +30,7 @@ secret() {
     equals "$(DLOCK_HASH=sha256 key "$(printf 'x%.0s' {1..1024})")" "dlock:$(printf 'x%.0s' {1..1024} | sha256sum | cut -d' ' -f1)"
 }
 
-# Those of its cases whose data is text and whose key has 16 bytes.
+# Those of its cases with text as data and a key of 16 bytes.
 @test "with a secret the hash is the HMAC-SHA-256 of RFC 4231: cases 1, 6 and 7" {
     secret '\013' 20
     equals "$(key 'Hi There' --secret-file="$T/made")" dlock:b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7
@@ -160,7 +160,7 @@ secret() {
 
 @test "dlock's memory holds no copy of the secret while the command runs" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer keeps what is freed'
-    # copies TEXT: how often it is in the memory of the holder.
+    # copies TEXT: prints how often the text is in the holder's memory.
     copies() {
         python3 - "$HOLDER" "$1" <<'P'
 import sys
@@ -190,7 +190,7 @@ P
     DLOCK_HASH=hmac-sha256 fails_with 78 'DLOCK_HASH: hmac-sha256 needs a secret' "${dlock[@]}" job true
     fails_with 64 '--secret-file: only --hash=hmac-sha256 uses it' "${dlock[@]}" --hash=sha256 --secret-file="$T/secret" job true
     DLOCK_HASH=none fails_with 64 '--secret-file: only --hash=hmac-sha256 uses it' "${dlock[@]}" --secret-file="$T/secret" job true
-    # A stronger source may do without the secret of a weaker one.
+    # A stronger source can do without the secret of a weaker one.
     equals "$(DLOCK_SECRET_FILE=$T/secret key job --hash=none)" dlock:job
     mkdir -p "$HOME/.config/dlock"
     printf 'secret-file = %s\n[lock open:*]\nhash = none\n' "$T/secret" >"$HOME/.config/dlock/dlock.conf"
@@ -201,7 +201,7 @@ P
 @test "without OpenSSL a hashed name fails with 78 and the package to install; other names still work" {
     export LD_PRELOAD=$HELPERS/fault_no_openssl.so FAULT_NO_CRYPTO=1
     fails_with 78 'a hashed name needs OpenSSL 3, in the package libssl3' dlock --backend=file --hash=sha256 job touch "$T/ran"
-    # On stderr, the loader of an echo that is for another processor than dlock names the library.
+    # If echo is built for another processor than dlock, the loader names the library on stderr.
     equals "$(dlock --backend=file job echo ran 2>"$T/said")" ran
     ! grep dlock: "$T/said" || false
     [ ! -e "$T/ran" ]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# Those who mistype are told what they need: in one
+# A user who mistypes gets a hint in one
 # line, with status 64, and nothing is run.
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; cd "$T" || return; }
 
-# hint PATTERN WORDS...: told so in one line, and nothing was run or made.
+# hint PATTERN WORDS...: prints this one-line hint, and nothing is run or made.
 hint() {
     fails_with 64 "$@"
     equals "${#lines[@]}" 1
@@ -19,13 +19,13 @@ hint() {
     [[ ${lines[0]} == 'Usage: dlock [OPTIONS] NAME -- COMMAND'* && ${lines[2]} == *'dlock -h '*'--help'* ]]
 }
 
-# What is near which word is in tests/unit/test_hints.c.
+# Which words are close to which is tested in tests/unit/test_hints.c.
 @test "a mistyped option, a forgotten name or command gets a suggestion; a value, which may be a password, is not repeated" {
     hint '^dlock: --helpp: unknown option; did you mean --help\?$' dlock --helpp job touch ran
     hint 'no command given; did you mean dlock --status\?' dlock status
     hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls, or dlock --lock-file=PATH ls$" dlock ls -al
     hint '--redsi: unknown option; did you mean --redis\?$' dlock --redsi=redis://bob:s3cret@host job touch ran
-    # Words that are as good, and those of the command.
+    # Words that are as close, and the command's own words, get no hint.
     run dlock help -- echo ran
     equals "$status $output" '0 ran'
     run dlock /var/lock/nosuch/foo -e -o -n -E 3 echo -n --helpp -shared
@@ -74,7 +74,7 @@ END
     [[ $status = 78 && $output == '{"error":{"code":"INVALID_CONFIG"'* ]]
     DLOCK_JSON=1 run sh -c 'dlock job 2>/dev/null'
     [[ $status = 64 && $output == '{"error":{"code":"INVALID_ARGUMENT"'* ]]
-    # What the command is given is not for us.
+    # The command's own arguments do not count.
     run sh -c 'dlock --owner= job echo --json 2>/dev/null'
     equals "$status $output" '64 '
 }
@@ -85,7 +85,7 @@ END
     manual=$(sed -n '/^\.Sh JSON/,/^\.Sh REPORTS/p' "$TESTS/../doc/dlock-json.5" | sed -nE 's/^\.It Cm ([A-Z_]+)$/\1/p' | sort)
     [ "$(wc -l <<<"$codes")" -ge 11 ]
     equals "$manual" "$codes"
-    # Each of them is used.
+    # Each code is used.
     local failure
     for failure in $(sed -nE 's/^    (FAIL_[A-Z_]+),.*/\1/p' "$TESTS/../src/ui/report.h"); do
         grep -q "\[$failure\]" "$TESTS/../src/ui/report.c"
@@ -149,7 +149,7 @@ assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach an
     run python3 - "$TESTS/../src" "$T/help" <<'END'
 import glob, re, sys
 known = set(re.findall(r"--[a-z][a-z-]+", open(sys.argv[2]).read()))
-# What is no option, or is named because there is none.
+# Words that are no options, or are named because they do not exist.
 known |= {"--fcntl", "--enable-static-binary"}
 text = r'"((?:[^"\\\n]|\\.)*)"'
 calls = re.compile(r'\b(?:fail|refuse|disagree|say_\w+|why_set|add)\((?:[^;{}"]|"(?:[^"\\]|\\.)*")*?;')
@@ -168,11 +168,11 @@ END
     equals "$status $output" '0 '
 }
 
-# The values that no terminal should get.
+# Values that must never reach a terminal.
 hostile=$'a\e[31m\x9b\nb\xff\u202e\u009b\u2066\x7f\rc'
 
-# clean: what was said, in $T/said, is lines of valid UTF-8 without control
-# characters, and those on stderr are dlock's.
+# clean: $T/said, the output so far, consists of lines of valid UTF-8 without control
+# characters, and those on stderr come from dlock.
 clean() {
     python3 - "$T/said" "$@" <<'END'
 import sys, unicodedata
@@ -211,7 +211,7 @@ END
         dlock job true >>"$T/said" 2>&1 || true
     done
     clean files
-    # What is printed on request is escaped as well.
+    # Output that was requested is escaped as well.
     rm "$T/home/.config/dlock/dlock.conf"
     dlock --print-config --report="$hostile" --owner-file="$hostile" --lock-dir="/$hostile" job >"$T/out" 2>&1
     sed 's/^/dlock: /' "$T/out" >"$T/said"

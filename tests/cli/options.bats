@@ -2,7 +2,7 @@
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
-# What is right and wrong of each option is in tests/unit/test_options.c.
+# Valid and invalid values of each option are tested in tests/unit/test_options.c.
 @test "wrong usage: exit 64 with the lock, the option, its value and what would be right; nothing is run or left" {
     fails_with 64 '^dlock: no lock name given; usage: dlock' dlock -n
     fails_with 64 '^dlock: --ttl: it needs a value$' dlock --ttl
@@ -54,7 +54,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     done
     run dlock job --help
     [[ $output == *'Usage: dlock [OPTIONS] NAME'* ]]
-    # A command's own are not ours.
+    # The command's own options do not count.
     run dlock job sh -c 'echo "$1"' sh --help
     equals "$output" --help
     [ -e /dev/full ] || skip 'no /dev/full'
@@ -164,7 +164,7 @@ E
         [[ $status == 64 && $output == *"'$text' has an unknown scheme; did you mean redis://$text?"* ]]
     done
     fails_with 64 "'/run/redis.sock' has .*did you mean unix:///run/redis.sock\?" dlock -r /run/redis.sock --backend=redis job true
-    # Not what may be a password.
+    # Text that may be a password is not repeated.
     for text in topsecret bob:topsecret bob:topsecret@host http://bob:topsecret@host /run@topsecret; do
         run dlock -r "$text" --backend=redis job touch "$T/ran"
         [[ $status == 64 && $output != *topsecret* ]]
@@ -195,7 +195,7 @@ try:
     print("unasked", log.recv(9999))
 except BlockingIOError:
     pass
-# Nobody reads: the queue of a socket has few places.
+# Nobody reads: a socket's queue has few places.
 print(run("--syslog", "-v", "job", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do dlock --syslog -v n$i true; done").returncode)
 P
     mkdir "$T/dev"

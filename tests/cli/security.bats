@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# What doc/threat-model.md says that others cannot do, tried.
+# Tries what doc/threat-model.md says that others cannot do.
 load ../lib/common
 setup() { common_setup; OPEN=$T/open PRECIOUS=$T/precious; }
 
-# Another user, who reaches the program and $OPEN, a directory like /tmp.
+# Sets up another user, who can reach the program and $OPEN, a directory like /tmp.
 attacked() {
     ATTACKER=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
@@ -28,7 +28,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         [[ $output == 'dlock: it has more rights than its caller (set-user-ID'*'chmod ug-s'* ]]
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --status job
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --version
-        # Before it reads options, variables or a configuration file.
+        # The refusal comes before dlock reads options, variables or a configuration file.
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" env DLOCK_TTL=never DLOCK_CONFIG=/nowhere "$copy" --no-such-option job
     done
     [ ! -e "$OPEN/ran" ] && [ ! -e "$OPEN/locks" ]
@@ -40,11 +40,11 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     attacked
     local copy=$T/copy
     cp "$(realpath "$DLOCK")" "$copy"
-    # CAP_DAC_OVERRIDE, permitted and effective, as setcap(8) writes it.
+    # CAP_DAC_OVERRIDE, permitted and effective, as setcap(8) stores it.
     python3 -c 'import os, struct, sys; os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x02000001, 2, 0, 0, 0))' \
         "$copy" || skip 'no file capabilities here'
     fails_with 77 'file capabilities' "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
-    # Without /proc no one can tell.
+    # Without /proc dlock cannot know its capabilities.
     if unshare -m true 2>/dev/null; then
         # shellcheck disable=SC2016
         fails_with 77 'file capabilities' unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
@@ -64,7 +64,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     for name in dlock:job.lock .table-0; do
         rm -f "$OPEN/.table-0"
         "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/$name"
-        # Linux has either error, by whose directory it is.
+        # Linux returns either error, depending on the directory's owner.
         fails_with 77 'Too many levels of symbolic links|Permission denied' dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
         rm "$OPEN/$name"
         "${ATTACKER[@]}" mkfifo "$OPEN/$name"
@@ -78,7 +78,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         "${ATTACKER[@]}" mkdir "$OPEN/$name"
         fails_with 73 'Is a directory' dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
         rmdir "$OPEN/$name"
-        # As another user could where fs.protected_hardlinks is 0.
+        # As another user could if fs.protected_hardlinks is 0.
         ln "$PRECIOUS" "$OPEN/$name"
         run dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
         equals "$status" 77
@@ -120,7 +120,7 @@ P
             run dlock --backend=file --lock-dir="$dir" --report="$OPEN/report" job -- sh -c "echo x >>'$T/ran'"
             echo "$status" >>"$T/statuses"
         done
-        rm -rf "$OPEN/locks" "$OPEN/report" || true # dlock's own, which the other one cannot remove; its own go meanwhile
+        rm -rf "$OPEN/locks" "$OPEN/report" || true # the other user removes its own files meanwhile
     done
     kill -KILL "$(cat "$T/plant.pid")"
     untouched
@@ -223,7 +223,7 @@ P
     chown 65534 "$conf"
     fails_with 78 'dlock.conf: it belongs to user (nobody|65534): set HOME or XDG_CONFIG_HOME' dlock --backend=file job -- touch "$T/ran"
     fails_with 78 'it belongs to user' env HOME=/nowhere XDG_CONFIG_HOME="$HOME/.config" dlock --backend=file job -- touch "$T/ran"
-    # Neither of them decides which file this is.
+    # Neither variable decides which file is read here.
     fails_with 78 "dlock.conf: it belongs to user (nobody|65534); it must be yours or root's$" dlock --config="$conf" --backend=file job -- touch "$T/ran"
     DLOCK_CONFIG=$conf fails_with 78 "it must be yours or root's$" dlock --backend=file job -- touch "$T/ran"
     chown 0:65534 "$conf"
@@ -234,7 +234,7 @@ P
     chmod 644 "$conf"
     dlock --backend=file job -- true
     [ -e "$T/theirs" ]
-    # Root may give another user a file, in a group of the user's own.
+    # Root may give another user a file in that user's own group.
     attacked
     mkdir -p "$OPEN/home/.config/dlock"
     echo "lock-dir = $OPEN/their_locks" >"$OPEN/home/.config/dlock/dlock.conf"
@@ -251,7 +251,7 @@ P
     token=$(dlock --json --status job | python3 -c 'import json, sys; print(json.load(sys.stdin)["owner"])')
     nonsense=$(head -c 90000 /dev/zero | tr '\0' 'x')
     local held
-    # The token of a lock is a secret that its holder's command is given. Other users do not see it.
+    # A lock's token is a secret that dlock gives to its command. Other users do not see it.
     for held in "$nonsense" "file $nonsense dlock:job" "file" "file x y dlock:job" "redis $token $token dlock:job" $'\n\n\n' \
         $'file \e[31m \e[31m dlock:job' "file ${token}x $token dlock:job" "file $token ${token}x dlock:job" "file $token $token dlock:jo"; do
         run env DLOCK_HELD="$held" dlock -n job -- touch "$T/ran"
@@ -288,7 +288,7 @@ P
 @test "in a locale that is not UTF-8, text from others is shown in ASCII" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
-    local arguments name=$'Stra\xc3\x9fe' locale # the second byte is C1's APC
+    local arguments name=$'Stra\xc3\x9fe' locale # the second byte is the C1 control APC
     LOGNAME=$name dlock --acquire -t 60s --message="$name" "$name" >/dev/null
     for locale in LC_ALL=C LANG=de_DE.ISO-8859-1; do
         for arguments in "-n -v $name true" "-w 100ms -vv $name true" "--status -v $name" --list "--doctor $name" "--print-config --message=$name $name" \
@@ -334,13 +334,13 @@ P
 
 @test "another user's files in a directory are not read, and cannot block --force-release" {
     attacked
-    # It may have any number of files; a record that no guard has locked would be removed.
+    # The directory may hold any number of files; a record that no guard has locked would be removed.
     mkdir -m 755 "$T/theirs"
     : >"$T/theirs/.attached-1-stale-0"
     chown 65534 "$T/theirs"
     fails_with 1 '' dlock --current --lock-dir="$T/theirs"
     [ -e "$T/theirs/.attached-1-stale-0" ]
-    # Whoever forces a lock that is paused makes another file.
+    # A --force-release of a paused lock creates another file.
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$OPEN
     dlock --acquire --owner=me job
     dlock --pause=1h --message=why job
@@ -350,7 +350,7 @@ P
     dlock --status job | grep paused
 }
 
-# listen_as_claim TYPE: as the attacker, waits for a claim of a --lock-file, and has its name once that is free.
+# listen_as_claim TYPE: as the attacker, waits for a claim of a --lock-file, and takes its name once that is free.
 listen_as_claim() {
     cat >"$OPEN/listen.py" <<'P'
 import os, socket, sys, time

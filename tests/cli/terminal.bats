@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# On a terminal of its own (expect): what a user sees who types.
+# What a user who types sees, on a terminal of its own (expect).
 load ../lib/common
 setup() {
     common_setup
@@ -8,7 +8,7 @@ setup() {
     cd "$T" || return 1
     cat >count <<'E'
 #!/usr/bin/env python3
-# Counts a signal until a line comes.
+# Counts signals until a line arrives.
 import os, select, signal, sys
 name, got = sys.argv[1], 0
 reader, writer = os.pipe()
@@ -17,7 +17,7 @@ signal.set_wakeup_fd(writer)
 def on_signal(number, frame):
     global got
     got += 1
-    os.write(1, f"one {name}\n".encode()) # print() may be interrupted by this very signal
+    os.write(1, f"one {name}\n".encode()) # the signal may interrupt print()
 signal.signal(getattr(signal, "SIG" + name), on_signal)
 print("begun", flush=True)
 while 0 not in select.select([0, reader], [], [])[0]:
@@ -34,7 +34,7 @@ while [ $i -lt 10 ]; do sleep 0.1; i=$((i + 1)); done; echo went on'
     script reader 'read line; echo got=$line'
     script sleeper 'echo begun; exec sleep 60'
 }
-# script NAME TEXT: commands in files, since three shells quote in three ways.
+# script NAME TEXT: puts commands into files, because three shells quote in three ways.
 script() { printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1"; }
 
 job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTIONS:+ $OPTIONS}" "$@" </dev/null 3>&- 4>&-; }
@@ -57,7 +57,7 @@ job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTI
     OPTIONS=--tree job_control bash --norc --noprofile -i
 }
 
-# on_terminal KEY WORDS...: dlock with these words leads the session of a terminal. When the command has said "begun", KEY
+# on_terminal KEY WORDS...: a dlock with these arguments leads a terminal's session. Once the command has said "begun", KEY
 # is typed, or the terminal goes away; prints how dlock ends.
 on_terminal() {
     PYTHONPATH=$TESTS/helpers timeout 60 python3 - "$@" 3>&- 4>&- <<'P'

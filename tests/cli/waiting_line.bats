@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is shown of a wait: on a terminal, with -v, and to a service manager.
+# What is shown during a wait: on a terminal, with -v, and to a service manager.
 load ../lib/common
 
 setup() {
@@ -7,8 +7,8 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks LOGNAME=ann PYTHONPATH=$TESTS/helpers TESTS
 }
 
-# terminal TEXT: Python with Terminal and re, `held`, a pattern for what is said
-# of a wait for hold_lock's lock, and end_hold().
+# terminal TEXT: runs Python with Terminal and re; `held` is the pattern of the message
+# for a wait for hold_lock's lock, and end_hold() ends that holder.
 terminal() {
     cat >"$T/terminal_test.py" <<'P'
 import os, re, subprocess, sys, time
@@ -105,7 +105,7 @@ assert t.end() == 0 and t.text == "", t.text'
 @test "on a terminal a conflict is reported and names the holder" {
     python3 -c 'import os; os.openpty()' 2>/dev/null || skip 'no pseudo-terminals here'
     hold_lock job
-    # A terminal on stderr alone is enough, as in a shell with stdout in a pipe.
+    # A terminal on stderr is enough, as in a shell whose stdout is a pipe.
     run python3 - <<'P'
 import os, pty, subprocess
 master, slave = pty.openpty()
@@ -186,7 +186,7 @@ t.until(lambda t: t.text.rstrip().endswith("PROMPT>") and t.screen()[-2:] == ["r
 for name in "xterm", "dumb":
     t = Terminal(["bash", "-c", "set -m; stty tostop; dlock job touch $T/ran & echo begun; wait; stty -tostop; cat $T/ran; echo ended"], 120, TERM=name)
     children = lambda: subprocess.run(["pgrep", "-P", str(t.pid), "dlock"], capture_output=True, text=True).stdout
-    t.until(lambda t: "begun" in t.text and children()) # the shell may say so before its child is a dlock
+    t.until(lambda t: "begun" in t.text and children()) # the shell may print this before its child has become dlock
     pid = children().strip()
     t.look(1.5)
     state = open(f"/proc/{pid}/stat").read().split(")")[1].split()[0]
@@ -317,7 +317,7 @@ for name, pattern in (
     t.end()'
 }
 
-# A guard that is frozen holds the lock for a script that was killed.
+# A frozen guard holds the lock for a script that was killed.
 @test "a dead holder on this host is named, with what to do" {
     cat >"$T/script" <<'S'
 #!/bin/sh

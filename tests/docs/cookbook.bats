@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The lines of doc/cookbook.md are run, its files are checked, and the links of the
+# Runs the lines of doc/cookbook.md, checks its files, and that the links of the
 # pages for people lead somewhere.
 load ../lib/common
 
@@ -9,7 +9,7 @@ setup() {
     PAGE=$SRC/doc/cookbook.md
 }
 
-# A server, and a directory with the scripts that the recipes run.
+# Starts a server, and makes a directory with the scripts that the recipes run.
 kitchen() {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
@@ -17,7 +17,7 @@ kitchen() {
     mkdir -p "$T/work" && cd "$T/work" || return
 }
 
-# block HEADING N [LANGUAGE]: the Nth block of this language (sh) under a heading.
+# block HEADING N [LANGUAGE]: prints the Nth block of this language (sh) under a heading.
 block() {
     awk -v heading="$1" -v wanted="$2" -v language="${3:-sh}" '
         /^```/ && inside { if (here) found = 1; inside = here = 0; next }
@@ -27,7 +27,7 @@ block() {
         END { if (!found) { print "no such block: " heading ", " wanted >"/dev/stderr"; exit 1 } }' "$PAGE"
 }
 
-# cook HEADING N [FROM TO]...: the block as a script, with other words in some places.
+# cook HEADING N [FROM TO]...: prints the block as a script, with some words replaced.
 cook() {
     local text script
     text=$(block "$1" "$2")
@@ -37,7 +37,7 @@ cook() {
     sh "$script"
 }
 
-# stub NAME [SCRIPT]: a command of the recipes; it notes that it ran in $T/ran.
+# stub NAME [SCRIPT]: makes a command of the recipes, which records in $T/ran that it ran.
 stub() {
     printf '#!/bin/sh\necho %s >>"%s"\n%s\n' "$1" "$T/ran" "${2:-}" >"$T/work/$1"
     chmod +x "$T/work/$1"
@@ -86,7 +86,7 @@ PYTHON
     grep -oE '`[A-Za-z0-9_./*-]+\.(c|h|lua|py|bats|bash|sh|md)`' "$SRC/doc/design.md" | tr -d '`' | sort -u >"$T/names"
     [ "$(wc -l <"$T/names")" -ge 60 ]
     while read -r name; do
-        case $name in *embedded.h) continue ;; esac # made by make
+        case $name in *embedded.h) continue ;; esac # make creates it
         # shellcheck disable=SC2086
         compgen -G "$SRC/$name" >/dev/null || compgen -G "$SRC/src/$name" >/dev/null || compgen -G "$SRC/src/store/redis/scripts/$name" >/dev/null ||
             compgen -G "$SRC/tests/fakes/$name" >/dev/null || { echo "not there: $name"; false; }
@@ -106,7 +106,7 @@ PYTHON
     fails_with 78 'Redis is requested' dlock --backend=redis job true
 }
 
-# cron_line N: what cron runs of the Nth block.
+# cron_line N: prints what cron runs of the Nth block.
 cron_line() { block 'A crontab on 30 hosts, without mails' "$1" crontab | sed -nE 's|^([^ =]+ +){5}||p' | sed 's|/usr/local/bin/||'; }
 
 @test "crontab: one host runs the job and the others print nothing, with options on the line or in the configuration" {
@@ -131,7 +131,7 @@ cron_line() { block 'A crontab on 30 hosts, without mails' "$1" crontab | sed -n
     ran mirror
 }
 
-# run_line N: what cron runs of the Nth block.
+# run_line N: prints what cron runs of the Nth block.
 run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}||p'; }
 
 @test "did it run: --status and --ran-within, a ping, and metrics work" {
@@ -179,7 +179,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     run sh -c "$line; $line"
     equals "$status $output" '0 '
     ran 'mirror mirror'
-    # It counts from the start of the success, not from the end.
+    # The time counts from the start of the success, not from its end.
     dlock long -- sleep 1
     dlock -n --once-per=1s long -- mirror
     ran mirror
@@ -217,7 +217,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     ran ''
 }
 
-# from_yaml STATEMENTS: run on the YAML documents of standard input, in `d`.
+# from_yaml STATEMENTS: runs Python on the YAML documents of standard input, in `d`.
 from_yaml() {
     local python=python3
     "$python" -c 'import yaml' 2>/dev/null || python=/usr/bin/python3
@@ -339,7 +339,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     stop_redis
     fails_with 0 'not now' cook 'Is a lock free?' 1
     fails_with 69 '' dlock --wait-until-free -n nightly
-    # What the page warns of:
+    # The page warns of this:
     fails_with 69 '' dlock --status -q nightly
     ran ''
 }
@@ -493,7 +493,7 @@ def make_reports():
     equals "$("$python" "$T/reports.py")" made
 }
 
-# A symptom is what dlock says, and what the page says.
+# Each symptom on the page is a message of dlock.
 symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo "not said: $1"; false; }; }
 
 @test "a message and a pause: the lines run" {

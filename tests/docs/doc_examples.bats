@@ -7,7 +7,7 @@ load ../lib/common
 
 PAGES='README.md doc/dlock.1 doc/dlock-actions.7 doc/dlock-clients.7 doc/dlock-leases.7 doc/dlock-process.7 doc/dlock-redis.7 doc/dlock-json.5 doc/dlock.conf.5'
 
-# The blocks of each page as files of BLOCKS/PAGE, and there in `list` their names and first lines.
+# Makes files of each page's blocks, BLOCKS/PAGE; `list` there has their names and first lines.
 setup_file() {
     local page
     export BLOCKS=$BATS_FILE_TMPDIR
@@ -26,7 +26,7 @@ setup() {
     cd "$T/work" || return
 }
 
-# block PAGE LINE [FROM TO]...: the block whose first line begins so, with other words in some places.
+# block PAGE LINE [FROM TO]...: prints the block whose first line starts like this, with some words replaced.
 block() {
     local directory=$BLOCKS/$1 name
     name=$(awk -F '\t' -v line="$2" 'index($2, line) == 1 { print $1; exit }' "$directory/list")
@@ -35,7 +35,7 @@ block() {
     reword "$(cat "$directory/$name")" "$@"
 }
 
-# example PAGE LINE [FROM TO]...: the block as a script of sh.
+# example PAGE LINE [FROM TO]...: runs the block as a script of sh.
 example() {
     local script
     script=$(mktemp "$T/script.XXXXXX")
@@ -43,13 +43,13 @@ example() {
     sh "$script"
 }
 
-# configure PAGE LINE [FROM TO]...: the block as the user's configuration file.
+# configure PAGE LINE [FROM TO]...: uses the block as the user's configuration file.
 configure() {
     block "$@" >"$HOME/.config/dlock/dlock.conf"
     unset DLOCK_REDIS
 }
 
-# stub NAME [SCRIPT]: a command of the examples; it notes that it ran in $T/ran.
+# stub NAME [SCRIPT]: makes a command of the examples, which records in $T/ran that it ran.
 stub() {
     printf '#!/bin/sh\necho %s >>"%s"\n%s\n' "$1" "$T/ran" "${2:-}" >"$T/work/$1"
     chmod +x "$T/work/$1"
@@ -58,7 +58,7 @@ ran() { equals "$(tr '\n' ' ' <"$T/ran" 2>/dev/null)" "${1:+$1 }"; rm -f "$T/ran
 
 is_free() { not dlock --status -q "$1"; }
 
-# What is not run: the page, the first line, and the reason.
+# Blocks that are not run: the page, the first line, and the reason.
 not_run() {
     cat <<'LIST'
 README.md|./bootstrap --tests && make check|it is what runs this
@@ -68,7 +68,7 @@ LIST
 }
 
 @test "every block of the README and the manual is run here or listed as not run" {
-    # A block is named by how its first line begins.
+    # A block is identified by the start of its first line.
     not_run | python3 -c '
 import re, sys
 blocks, tests, pages = *sys.argv[1:3], sys.argv[3:]
@@ -104,7 +104,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     run sh -c "${line#'0 3 * * *  '} && ${line#'0 3 * * *  '}"
     equals "$status $output" '0 '
     ran bill
-    # A host without a URL does not run the job too.
+    # A host without a URL must not run the job too.
     not env -u DLOCK_REDIS sh -c "${line#'0 3 * * *  '}"
     ran ''
 }
@@ -200,7 +200,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
         start_redis $i
         hosts+=("redis://$i.example" "unix://$T/$i.sock")
     done
-    # The last of the three may have it a moment after the command has begun.
+    # The last of the three may get the lock a moment after the command has started.
     stub command "for i in a b c; do
         n=0
         until [ \"\$(redis-cli -s '$T/'\$i.sock exists dlock:job)\" = 1 ]; do [ \$((n += 1)) -le 300 ] || exit 1; sleep 0.01; done
@@ -217,7 +217,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     make_certificates
     make_certificate host ca DNS:host
     cp "$CERTS/host.pem" "$CERTS/host.key" "$CERTS/ca.pem" .
-    stop_redis # the one of setup, whose pid the next one takes the place of
+    stop_redis # setup's server, whose pid file the next one reuses
     start_tls_redis --tls-auth-clients yes
     equals "$(printf 'ping\n' | sh -c "$(block doc/dlock-redis.7 'redis-cli --tls' locks.example "localhost -p $PORT")")" PONG
     cat host.key >>host.pem
@@ -228,7 +228,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$status" 0
 }
 
-# An address at which nobody answers: what is wrong with a URL is said before (64, 78).
+# An address at which nobody answers: an invalid URL would be reported before (64, 78).
 @test "Sentinels and a Cluster: the lines and the configuration are understood" {
     local three=s1.example,s2.example,s3.example file
     block doc/dlock-redis.7 'dlock -r rediss://locks.example' "$three" 127.0.0.1:1,127.0.0.1:2 c1.example,c2.example 127.0.0.1:1 >lines

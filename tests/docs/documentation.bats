@@ -2,14 +2,14 @@
 load ../lib/common
 setup() { common_setup; SRC=$TESTS/..; }
 
-# The long options that --help shows, one a line.
+# Prints the long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
 
 @test "--help fits 80 columns, aligns its texts in one column, and starts with daily use: the TTL kills" {
     local help first
     dlock --help >"$T/help"
     equals "$(awk 'length > 80' "$T/help")" ''
-    # Every text has room, and a long option stands alone in its line.
+    # Every text has enough room, and a long option has a line of its own.
     grep -E '^ ' "$T/help" | grep -v '^       dlock' >"$T/texts"
     run grep -vE '^( {30}[^ ]|  (-[A-Za-z],|   ) --[a-z-]+(=[^ ]+)?$|.{28}  [^ ])' "$T/texts"
     equals "$output" ''
@@ -19,7 +19,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     equals "$(grep -oE '^  -[a-zA-Z]' <<<"$first" | tr -d ' \n')" '-n-w-t-E-s-c-m'
     [[ $(tr -s ' \n' ' ' <<<"$first") == *'the command is killed at its end'* ]]
     [[ ${help%%Without a command:*} == *'Used daily:'* ]]
-    # What few need is last.
+    # Options that few need are at the end.
     equals "$(grep -E '^[A-Z][a-z ]+:$' <<<"$help" | tail -1)" 'Rarely needed:'
 }
 
@@ -48,7 +48,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     local line
     dlock -h >"$T/screen" 2>"$T/errors"
     equals "$(cat "$T/errors")" ''
-    # The prompt needs the last line.
+    # The shell's prompt needs the last line.
     [ "$(wc -l <"$T/screen")" -le 23 ]
     equals "$(awk 'length > 80' "$T/screen")" ''
     equals "$(sed -n '/^Used daily:$/,/^$/p' "$T/screen")" "$(dlock --help | sed -n '/^Used daily:$/,/^$/p')"
@@ -64,7 +64,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     cd "$T" || return
     line=$(grep -oE 'dlock -n .*rollup$' "$T/screen")
     DLOCK_REDIS=unix://$T/redis.sock sh -c "$line"
-    DLOCK_REDIS=unix://$T/redis.sock sh -c "$line" # another host, whose clock is late
+    DLOCK_REDIS=unix://$T/redis.sock sh -c "$line" # another host, whose clock is behind
     sh -c "$(sed -n "s,.*\(dlock -r \)redis://locks.example,\1unix://$T/redis.sock,p" "$T/screen")"
     equals "$(cat "$T/ran")" $'nightly redis\ndeploy redis'
 }
@@ -160,12 +160,12 @@ dlock -h | --help | --version'
     run sh -c "grep -nE '^ +\./bootstrap' '$SRC/README.md' | head -2"
     [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]
     [[ ${lines[1]} == *'./bootstrap --tests && make check' ]]
-    # What holds before a change lands is these two.
+    # These two lines are what must pass before a change lands.
     [ ! -e "$SRC/.ci/run" ] || for line in "${lines[@]}"; do grep -qF "${line#*    }" "$SRC/.ci/run"; done
 }
 
-# workflow_runs WORKFLOW: each command of its jobs, one a line: the image, who runs it, the command.
-# And each action without a pinned commit, job without a time limit, and further permission.
+# workflow_runs WORKFLOW: prints each command of its jobs, one a line: the image, the user, the command.
+# It also prints each action without a pinned commit, each job without a time limit, and further permissions.
 workflow_runs() {
     "$python" - "$1" <<'END'
 import itertools, json, re, sys, yaml

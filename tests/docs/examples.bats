@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The examples in doc/examples do what they say they do.
+# The examples in doc/examples do what they promise.
 load ../lib/common
 setup() {
     common_setup
@@ -8,7 +8,7 @@ setup() {
     export PATH=$TESTS/../doc/examples:$PATH
 }
 
-# An example that stores, in WRITE, and what shows what it has stored, in SHOW.
+# Sets WRITE to an example that stores, and SHOW to the command that shows what is stored.
 file() { WRITE="fenced-write $T/report" SHOW="cat $T/report"; }
 database() {
     command -v sqlite3 >/dev/null || skip 'no sqlite3'
@@ -21,7 +21,7 @@ database() {
 is_free() { [ "$(redis exists dlock:report)" = 0 ]; }
 
 # A holder is frozen for longer than its lease, in the middle of its work. It
-# wakes up when another has written, and writes late.
+# wakes up after another has written, and writes late.
 frozen_holder_is_refused() {
     dlock -t 1s --on-expire=warn report -- sh -c "echo first | $WRITE
         echo \$\$ >'$T/worker.pid.tmp'; mv '$T/worker.pid.tmp' '$T/worker.pid'
@@ -47,7 +47,7 @@ frozen_holder_is_refused() {
 @test "fenced-write: a holder frozen beyond its lease is refused when it writes late" { file; frozen_holder_is_refused; }
 @test "fenced-update: a holder frozen beyond its lease is refused when it writes late" { database; frozen_holder_is_refused; }
 
-# One holder writes as often as it likes, and so does the next one.
+# One holder writes as often as it wants, and so does the next one.
 holders_write() {
     dlock report -- sh -c "echo one | $WRITE && echo two | $WRITE"
     equals "$($SHOW)" two
@@ -64,7 +64,7 @@ without_a_fence() {
 @test "fenced-write: each holder can write, even more than once, but nobody without a fence" { file; without_a_fence; holders_write; }
 @test "fenced-update: each holder can write, even more than once, but nobody without a fence" { database; without_a_fence; holders_write; }
 
-# However writers of many fences meet, the last word is that of the highest.
+# However writers with different fences meet, the highest fence wins.
 highest_stays() {
     local fence writers=()
     for fence in 0000000000000000007 3 11 2 9 4 12 8 1 10 6 5; do
@@ -123,8 +123,8 @@ highest_stays() {
     equals "$(sqlite3 "$T/reports.db" "SELECT value FROM fenced WHERE key = 'o''key'")" "$text"
 }
 
-# sample NAME KEY: its value in $T/dlock.prom, read by the rules of the text
-# format; all of the file has to follow them.
+# sample NAME KEY: prints its value in $T/dlock.prom, read by the rules of the text
+# format, which the whole file must follow.
 sample() {
     python3 - "$T/dlock.prom" "$1" "$2" <<'PYTHON'
 import re, sys
@@ -263,7 +263,7 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     equals "$(cd "$T" && echo dlock.prom*)" dlock.prom
 }
 
-# unit_line KEY: what the unit runs there, with the paths of this test.
+# unit_line KEY: prints what the unit runs there, with this test's paths.
 unit_line() {
     sed -n "s|^$1=-\{0,1\}||p" "$TESTS/../doc/examples/importer.service" |
         sed "s|/usr/local/bin/dlock|dlock|; s|%t|$T|g"

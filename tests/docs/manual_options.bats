@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Each option of the manual has the argument, the default, the variable and the key that the program has.
+# Each option in the manual has the argument, the default, the variable and the key that it has in the program.
 load ../lib/common
 setup() {
     common_setup
@@ -8,8 +8,8 @@ setup() {
     dlock --help >"$HELP"
 }
 
-# with_options STATEMENTS: Python with `page`, the options of OPTIONS in dlock(1), and `told`, those of --help: by
-# name, each with its argument, its text and its default (None: nothing is said). Fails with what `bad` has.
+# with_options STATEMENTS: runs Python with `page`, the options in dlock(1), and `told`, those of --help: by
+# name, each with its argument, text and default (None: not stated). Fails if `bad` is not empty.
 with_options() {
     python3 - "$1" <<'PYTHON'
 import os, re, sys
@@ -63,7 +63,7 @@ for name, option in told.items():
 
 @test "each option with a value has the same default in the manual and in --help" {
     with_options '
-same = {  # where a list and a page say the same in other words
+same = {  # a list and a page say the same in different words
     "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "client-key": "in the file of --client-cert",
     "grace": "min(10s, ttl/10)", "hash": "none; hmac-sha256 with a secret",
 }
@@ -72,7 +72,7 @@ in_page = {
     "cacert": "those that OpenSSL trusts on this host", "client-key": "the file of -client-cert",
     "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 if there is a secret",
 }
-without = ("pause", "slots", "owner-file", "exit-status", "ran-within", "command", "config")  # they ask for something, or name a file that is needed
+without = ("pause", "slots", "owner-file", "exit-status", "ran-within", "command", "config")  # these request or need something
 for name, option in told.items():
     listed, paged = option.default, page[name].default
     if name in same:
@@ -104,7 +104,7 @@ for name, option in told.items():
     # shellcheck disable=SC2016
     equals "$(dlock --on-degraded=proceed key -c 'echo $DLOCK_HELD_KEY $DLOCK_HELD_BACKEND')" "$(with_options 'print(re.sub(r"[.]Ql|:$", "", page["prefix"].default).strip())'):key file"
     fails_with 0 'dlock: key: no Redis' dlock key true # --on-degraded=warn
-    # --stop-signal and --on-expire: the lease ends, the command is told by which signal.
+    # --stop-signal and --on-expire: the lease ends, and the signal shows what was set.
     printf '#!/bin/sh\ntrap "echo TERM; exit" TERM\ni=0\nwhile [ $((i += 1)) -lt 400 ]; do sleep 0.05; done\n' >"$T/told"
     chmod +x "$T/told"
     fails_with 124 "^$(default stop-signal)$" dlock --backend=file -t 3s stopped "$T/told"
@@ -123,7 +123,7 @@ for name in told:
     mkdir -p "$HOME/.config/dlock"
     while read -r name variable; do
         [ "$name" != config ] || continue # names the file
-        # A value that fits nothing; what takes any text is set all the same.
+        # A value that no option accepts, except one that takes any text.
         printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"
         run dlock --doctor
         key=read
@@ -144,7 +144,7 @@ for name in told:
         run dlock --doctor
         [[ $output == *"$name: unknown key"* ]] || continue
         [[ $text == *"--$name"* ]] && continue
-        # An action: it stands in one of the first two groups of --help.
+        # An action is in one of the first two groups of --help.
         sed -n '/^Used daily:/,/^Taking the lock:/p' "$HELP" | grep -qE -- "^ +--$name\b" || { echo "no key, and the manual does not say so: $name"; false; }
     done
     for name in $(grep -oE -- '--[a-z]+' <<<"$text" | tr -d - | sort -u); do
@@ -165,7 +165,7 @@ for name in told:
         store=--backend=file
         [[ $option != connect-timeout && $option != retry-for ]] || command=() store=--print-config
         for time in 9000ms 90s 9m 1.5h 2d 1w 1m30s 90; do
-            # The longest lease there is, so that no other option is too long for it; a name of its own, for its hold.
+            # The longest lease, so that no other option is too long for it; and a name of its own, because of its hold.
             DLOCK_TTL=30d fails_with $status "" dlock "$store" "--$option=$time" "$option-$time" "${command[@]}"
         done
         fails_with 64 "^dlock: job: --$option: '3x': the unit is unknown" dlock "--$option=3x" job "${command[@]}"

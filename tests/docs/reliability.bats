@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# The pages on reliability, faults, defects and threats name tests for what they say: all of them are there.
+# The pages on reliability, faults, defects and threats name a test for each statement; all of these tests exist.
 load ../lib/common
 setup() { common_setup; DOC=$TESTS/../doc; }
 
-# named PAGE: a line "FILE NAME" for each test that the page names, also where a line ends in a name.
+# named PAGE: prints a line "FILE NAME" for each test that the page names, even if the name is wrapped.
 named() { tr '\n' ' ' <"$1" | grep -oE '[a-z_/]+: "[^"]+"' | sed -E 's/^([a-z_\/]+): "([^"]*)"$/\1 \2/; s/  +/ /g'; }
 
-# standing: a line "FILE NAME" for each test that is there and does not begin with a skip that has no condition.
+# standing: prints a line "FILE NAME" for each test that exists and does not start with an unconditional skip.
 standing() {
     (cd "$TESTS" && awk '
         name != "" { if ($0 !~ /^ *(skip( .*)?|}|true|:)$/) print name; name = "" }
@@ -17,7 +17,7 @@ standing() {
         }' ./*/*.bats) | sed 's,^\./,,'
 }
 
-# all_stand PAGE LEAST: that many tests are named, and all of them stand.
+# all_stand PAGE LEAST: the page names at least LEAST tests, and all of them exist.
 all_stand() {
     named "$1" | sort -u >"$T/named"
     standing | sort -u | comm -23 "$T/named" - >"$T/missing"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What `make fault-walk` does, in small, and whether it would find what it looks for.
+# A small version of `make fault-walk`, and a test that it finds what it looks for.
 load ../lib/common
 setup() {
     common_setup
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
 }
 
-# walk ARGUMENTS...: the same samples each time, so that a change is judged by what it changes; `make fault-walk` draws
-# others.
+# walk ARGUMENTS...: draws the same samples each time, so a change is judged by what it changes; `make fault-walk` draws
+# different ones.
 walk() {
     local seed=${WALK_SEED:-bats}
     echo "seed $seed"
@@ -56,7 +56,7 @@ walk() {
     equals "$output" $'__isoc23_strange\npreadv64v2\nvmsplice'
 }
 
-# What the walk finds is broken on purpose by a dlock that is a script.
+# A script in place of dlock breaks the promises on purpose.
 plant() {
     printf '#!/bin/sh\n%s\n' "$1" >"$T/planted"
     chmod +x "$T/planted"

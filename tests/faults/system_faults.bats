@@ -9,7 +9,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
 }
 
-# A row: its status, what is done first (with a stack of any size), and the words of the action.
+# A row has the status, a preparation (with a stack of any size), and the arguments of the action.
 @test "a stack of 50 kB is enough for every action, on both stores" {
     [ -z "${SANITIZER:-}" ] || skip 'with a sanitizer, or for coverage, frames are larger'
     start_redis
@@ -66,7 +66,7 @@ EOF
     done
 }
 
-# without CALL KIND NUMBER ARGUMENTS...: dlock, of whose calls that one fails, and with the kind "rest" all later ones.
+# without CALL KIND NUMBER ARGUMENTS...: runs dlock; call NUMBER fails, and with the kind "rest" all later ones too.
 without() {
     : >"$T/page"
     truncate -s 8192 "$T/page"
@@ -145,7 +145,7 @@ without() {
     [ "$status" -eq 5 ]
     run bash -c 'dlock -v job -- sh -c "exit 5" 0<&- 1>&- 2>&-'
     [ "$status" -eq 5 ]
-    # A reader that has gone away sends SIGPIPE to those who write.
+    # If the reader has gone away, a writer gets SIGPIPE.
     run bash -c '(dlock -v job -- sh -c "sleep 0.3; exit 5"; echo $? >"$T/status") 2>&1 >/dev/null | true; cat "$T/status"'
     wait_until 10 test -s "$T/status"
     equals "$(cat "$T/status")" 5

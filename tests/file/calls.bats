@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# How often dlock asks the kernel, which no load of the machine changes.
+# The number of system calls that dlock makes, which does not depend on the machine's load.
 load ../lib/common
 
 setup() {
@@ -10,7 +10,7 @@ setup() {
     strace -o "$T/calls" true 2>/dev/null || skip 'no process can be traced here'
 }
 
-# waits_in_trace [DLOCK ARGUMENTS...]: requests the lock that is held, in the background.
+# waits_in_trace [DLOCK ARGUMENTS...]: waits for the held lock, traced, in the background.
 waits_in_trace() {
     strace -o "$T/calls" "$DLOCK" "$@" 2>"$T/waiter.err" 3>&- 4>&- &
     WAITER=$!

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is remembered of locks beside their files.
+# What is remembered of locks in a table beside their files.
 load ../lib/common
 
 setup() {
@@ -31,7 +31,7 @@ counts() { dlock --status --json "${1:-job}" | grep -o '"counts":{[^}]*}'; }
 }
 
 @test "a full table forgets the oldest entry, and nothing fails" {
-    # Every entry is another lock's, last used in 1970 or later.
+    # Every entry belongs to another lock, last used in 1970 or later.
     dlock job true
     python3 - "$TABLE" <<'P'
 import struct, sys
@@ -53,7 +53,7 @@ P
     local waiter=$!
     wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
     fill_table "$TABLE" 0 3600 3600
-    sleep 3.1 # it asks every second
+    sleep 3.1 # it checks every second
     dlock --remember=0 other true
     [[ $(counts) == *'"takes":1,'* ]]
     [[ $(counts other) == *'"takes":0,'* ]]
@@ -150,7 +150,7 @@ P
     mkdir -m 700 "$T/locks"
     fails_with 73 'cannot keep the fence .*No space left' \
         unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' && exec dlock job touch '$T/ran'"
-    # A table with holes on a disk that has filled up since.
+    # A table with holes on a disk that has since become full.
     fails_with 73 'cannot keep the fence .*No space left' unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' &&
         truncate -s 393472 '$TABLE' && exec dlock job touch '$T/ran'"
     [ ! -e "$T/ran" ]

@@ -31,7 +31,7 @@ teardown() {
     export DLOCK_LOCK_DIR=$D
     dlock --acquire --owner=me -t 1h job
     local file=$D/dlock:job.lock
-    # As dlock 0.9 wrote it: all fields, and no value for some.
+    # As dlock 0.9 wrote it: all fields, some without a value.
     sed -i 's/^dlock 2$/dlock 1/; s/^end$/message \nslots 0\nslot -1\ndetached 1\nreleased 0\nonce_per 0\nend/' "$file"
     grep -q '^dlock 1$' "$file"
     table <<'ROWS'
@@ -61,7 +61,7 @@ ROWS
     local umask
     mkdir -m 1777 "$T/open"
     for umask in 077 0177 0137 0277 0377 0777; do
-        # The runs with an umask of their own make directory, lock file, table, owner file and record of an attachment.
+        # Each run with its own umask creates directory, lock file, table, owner file and the record of an attachment.
         # shellcheck disable=SC2016
         run timeout 30 setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent DLOCK_LOCK_DIR="$T/open/$umask" \
             PATH="$(dirname "$(realpath "$DLOCK")"):$PATH" sh -ec '
@@ -89,7 +89,7 @@ ROWS
     ln -s "$T/real" "$T/link"
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link" job touch "$T/ran"
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link/" job touch "$T/ran"
-    # As one to fall back to, too.
+    # The same for a fallback to a file.
     fails_with 77 'the lock directory .*/link is a link' \
         env -u DLOCK_BACKEND dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
     mkdir -m 700 "$T/open"
@@ -141,7 +141,7 @@ ROWS
         dlock --lock-dir="$D" job touch "$T/ran"
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
     [ "${SANITIZER:-}" = thread ] && skip 'the sanitizer writes files of its own'
-    # A limit on file sizes is no different, and its signal does not kill.
+    # A limit on file sizes is no different, and its signal does not kill dlock.
     fails_with 73 'File too large' bash -c "ulimit -f 0; exec dlock --lock-dir='$D' job touch '$T/ran'"
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
     [ ! -e "$T/ran" ]
@@ -162,14 +162,14 @@ ROWS
 
 @test "a waiter whose file is removed starts again with the new one" {
     hold_lock job --lock-dir="$D"
-    # flock(1) has the old file open and waits for it, as a dlock might between open and flock.
+    # flock(1) has opened the old file and waits for it, like a dlock between open and flock.
     flock "$D/dlock:job.lock" sh -c "echo x >'$T/old'; exec sleep 600" 3>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 grep -q -- "-> FLOCK .*:$(stat -c %i "$D/dlock:job.lock") " /proc/locks
     end_hold
     wait "$HOLDER"
     wait_until 10 test -e "$T/old"
-    # flock(1) now has a lock on a file that is gone: it is in nobody's way.
+    # flock(1) now holds a lock on a removed file, which blocks nobody.
     run dlock -n --lock-dir="$D" job echo ok
     equals "$output" ok
     pkill -P "$(cat "$T/flock.pid")" || true
@@ -186,14 +186,14 @@ ROWS
     mkdir -m 777 "$T/runtime"
     local name=dlock-test-$$-$RANDOM
     run as "XDG_RUNTIME_DIR=$T/runtime" "$DLOCK" "$name" -- env -u XDG_RUNTIME_DIR "$DLOCK" -v -n "$name" true
-    # The same lock: the inner one finds that it is inside the outer one.
+    # For the same lock, the inner dlock finds that it is inside the outer one.
     [[ $status -eq 0 && $output == *'already holds the lock'* ]]
 }
 
 @test "a unit with a read-only /run/lock is refused with the reason; no other directory is used" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
-    cd / # under what is mounted
-    # as_user MODE [OPTIONS]: /run/lock is of this mode, and mounted so.
+    cd / # below the new mount
+    # as_user MODE [OPTIONS]: mounts /run/lock with this mode and these options.
     as_user() {
         unshare -m sh -c "mount -t tmpfs -o mode=755 none /mnt && install -m 755 '$(realpath "$DLOCK")' /mnt/dlock &&
             mount -t tmpfs -o mode=1777 none /tmp && mount -t tmpfs -o mode=$1 none /run/lock &&
@@ -208,10 +208,10 @@ ROWS
     equals "$status $output" '0 /tmp/dlock-65534'
 }
 
-# elsewhere SCRIPT: where /run and /tmp are its own, and dlock is /mnt/dlock; $user runs it as another user.
+# elsewhere SCRIPT: runs the script with its own /run and /tmp, and dlock as /mnt/dlock; $user runs it as another user.
 elsewhere() {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
-    cd / # under what is mounted
+    cd / # below the new mount
     # shellcheck disable=SC2016
     run timeout 60 unshare -m bash -ec 'mount -t tmpfs -o mode=755 none /mnt; install -m 755 "$2" /mnt/dlock; mkdir -m 1777 /mnt/at
         mount -t tmpfs -o mode=755 none /run; mkdir -m 755 /run/lock
@@ -373,21 +373,21 @@ dlock: job: the lock is not paused"
         equals "$status ${lines[-1]}" '0 ok'
         run "$shell" -c "$script" "$shell" "$T/exact" -s -s
         equals "$status ${lines[-1]}" '0 ok'
-        # It would wait for itself for ever.
+        # dlock would wait for itself for ever.
         run "$shell" -c "$script" "$shell" "$T/exact" -s ''
         equals "$status" 64
     done
     run flock -s "$T/exact" timeout 20 dlock --lock-file="$T/exact" echo ok
     equals "$status" 64
-    # Other descriptors of the file are no lock.
+    # An open descriptor alone is no lock.
     inherited "$T/exact"
     run bash -c 'exec 9>"$1"; timeout 20 dlock -n --lock-file="$1" echo ok' bash "$T/exact"
     equals "$status" 75
     touch "$T/out"
 }
 
-# inherited FILE: who took the flock(2) of it has ended, and others have it still;
-# the pid that is told of the lock is then DEAD.
+# inherited FILE: the process that locked the file has ended, and others have inherited the lock;
+# DEAD is the pid that the kernel reports for the lock.
 inherited() {
     sh -c "exec 9>'$1'; flock -n 9; touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
     echo $! >"$T/inherited.pid"
@@ -445,7 +445,7 @@ inherited() {
     wait
 }
 
-# Whoever holds the file is told, by whatever names its file system: nested, by dlock, by flock(1).
+# The holder is found under whatever name its file system has: nested, dlock, flock(1).
 holder_is_found() {
     run timeout 20 dlock --lock-file="$1" env -u DLOCK_HELD dlock -v --lock-file="$1" echo in
     [[ $status -eq 0 && $output == *'already holds the lock'*in ]]
@@ -464,7 +464,7 @@ holder_is_found() {
     holder_is_found "$T/exact"
 }
 
-# in_chroot COMMAND...: in a root directory that is no mount point, so that /proc/self/mountinfo has no row for it.
+# in_chroot COMMAND...: runs the command in a root that is no mount point, so /proc/self/mountinfo has no row for it.
 in_chroot() {
     # shellcheck disable=SC2016
     unshare -m bash -c 'mkdir "$T/root" || exit
@@ -482,7 +482,7 @@ in_chroot() {
     in_chroot bash -ec 'not grep "^[^ ]* [^ ]* [^ ]* [^ ]* / " /proc/self/mountinfo
         export LD_PRELOAD=$HELPERS/fault_other_device.so # stat(2) names another device, as on btrfs
         holder_is_found /exact
-        chmod 600 /exact # its directory can be read
+        chmod 600 /exact # its directory is readable
         flock /exact setpriv --reuid=65534 --regid=65534 --clear-groups dlock --status --lock-file=/exact'
 }
 
@@ -543,7 +543,7 @@ claim_of() {
     echo "$HOLDER" >"$T/holder.pid"
     wait_until 10 test -e "$T/held"
     local claim=$(claim_of "$HOLDER") file=$(find "/proc/$HOLDER/fd" -lname "$T/exact" -printf '%f\n')
-    [ "$claim" -lt "$file" ] # in this order the kernel closes them
+    [ "$claim" -lt "$file" ] # the kernel closes them in this order
     python3 - "$HOLDER" "$claim" <<'P' 3>&- 4>&- &
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None)
@@ -561,7 +561,7 @@ P
     echo $! >"$T/other.pid"
     wait_until 10 not flock -n "$T/exact" true
     fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" touch "$T/ran"
-    [ "$(grep -c "$(claim_name)" /proc/net/unix)" = 1 ] # it is there still, and nobody listens
+    [ "$(grep -c "$(claim_name)" /proc/net/unix)" = 1 ] # the socket still exists, but nobody listens
     [ ! -e "$T/ran" ]
 }
 
@@ -599,7 +599,7 @@ while True:
         break
 P
     cd "$T"
-    # A holder that is stopped does not empty the queue. It is found in another way, as its process is an ancestor.
+    # A stopped holder does not empty the queue. It is found in another way: its process is an ancestor.
     # shellcheck disable=SC2016
     fails_with 0 'cannot ask the store of the lock that this runs under: too many processes' timeout 20 dlock -t 60 --lock-file=exact -- \
         sh -c 'kill -STOP "$PPID"; python3 fill.py; dlock -v --lock-file=exact true; status=$?; kill -CONT "$PPID"; exit "$status"'
@@ -609,13 +609,13 @@ P
     cd "$T"
     run timeout 20 dlock --lock-file=exact --name=job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" echo nested'
     [[ $status -eq 0 && $output == *'job (file)'*'already holds the lock'*nested ]]
-    # The lock is the file: one of the same name in a directory is another.
+    # The lock is the file: one of the same name in another directory is another lock.
     fails_with 0 ': taken \(file' timeout 20 dlock --lock-file=exact --name=job -- dlock -v job true
     run timeout 20 dlock --lock-file=exact -- dlock --extend
     [[ $status -eq 78 && $output == *'stores no record'* ]]
     fails_with 78 'stores no record, which --release needs' timeout 20 dlock --lock-file=exact --name=job -- dlock --release job
     fails_with 78 'stores no record, which --extend needs' timeout 20 dlock --lock-file=exact --name=job -- dlock --extend job
-    # The lock is in a directory that is named by a relative path, since Redis is unreachable, which is not asked again.
+    # The lock is in a directory with a relative path, because Redis is unreachable; it is not tried again.
     env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir='a dir' --fallback=file job -- \
         sh -c 'cd / && dlock -v job echo nested && dlock --extend && dlock --current' >"$T/out" 2>&1
     grep -q 'already holds the lock' "$T/out"
@@ -678,7 +678,7 @@ P
 
 @test "the removal of a lock file is noticed at once, without waiting for a check" {
     hold_lock job --lock-dir="$D" -t 1h
-    sleep 0.1 # the watch is there after the command's first moments
+    sleep 0.1 # the watch starts after the command's first moments
     local start=$(now)
     rm "$D/dlock:job.lock"
     wait_until 5 grep -q 'the lock is lost' "$T/held.err"
@@ -688,7 +688,7 @@ P
 @test "a command of some milliseconds uses no inotify instance, a longer one uses one" {
     local where count='ls -l "/proc/$PPID/fd" | grep -c inotify'
     for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
-        # A busy machine may take more time for this command than the watch waits.
+        # A busy machine may take longer for this command than the watch's delay.
         wait_until 20 sh -c "[ \"\$(dlock $where -- sh -c '$count')\" = 0 ]"
         run dlock $where -- sh -c "for i in \$(seq 200); do sleep 0.05; $count && break; done"
         [[ $output == *[12] ]] # the watch polls a copy of the descriptor
@@ -711,7 +711,7 @@ P
 }
 
 @test "inotify instances left to the kernel are closed" {
-    # A user namespace has a limit of its own.
+    # A user namespace has its own limit.
     unshare -r sh -c 'echo 5 >/proc/sys/user/max_inotify_instances' 2>/dev/null || skip 'no limit can be set'
     # shellcheck disable=SC2016
     run unshare -r sh -c 'echo 5 >/proc/sys/user/max_inotify_instances
@@ -740,7 +740,7 @@ P
         rm -rf "$D" "$D.old" "$T"/held*
         mkdir -m 700 "$D"
         hold_lock '' -t 1h $where
-        sleep 0.1 # the watch is there after the command's first moments
+        sleep 0.1 # the watch starts after the command's first moments
         start=$(now)
         mv "$D" "$D.old"
         wait_until 5 grep -q 'the lock is lost' "$T/held.err"
@@ -781,7 +781,7 @@ P
     [[ $output == *'no Redis is configured'* ]]
     fails_with 78 '--on-degraded=fail forbids a file lock' dlock --lock-dir="$D" --on-degraded=fail job touch "$T/ran"
     [ ! -e "$T/ran" ]
-    # Whoever says file means it.
+    # A dlock that is told to use a file gets no warning.
     DLOCK_ON_DEGRADED=fail run dlock --lock-dir="$D" --backend=file job true
     equals "$status$output" 0
 }
@@ -794,7 +794,7 @@ P
     run dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_HELD_BACKEND'
     equals "$status" 0
     [[ $output == *'Redis is unreachable ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
-    # The wait goes on, it does not begin anew: of a minute, half is over when Redis is given up.
+    # The wait goes on without starting again: half of the minute is over when Redis is given up.
     stop_time
     dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; exec sleep 600" 2>/dev/null 3>&- &
     echo $! >"$T/file.pid"
@@ -813,7 +813,7 @@ P
     wait "$waiter" || status=$?
     equals "$status" 75
     unset LD_PRELOAD
-    # It is for a Redis that is down, not for one that refuses us.
+    # The fallback is for a Redis that is down, not for one that refuses the login.
     start_redis redis --requirepass secret
     run dlock -r "unix://$T/redis.sock" --lock-dir="$D" --fallback=file job touch "$T/ran"
     equals "$status" 77
@@ -858,9 +858,9 @@ P
     [ -e "$D/dlock:a.lock" ]
     wait_until 10 not dlock --lock-dir="$D" --status -q a
     [ ! -e "$D/dlock:a.lock" ]
-    wait_until 10 eval '[ "$(dlock --lock-dir="$D" --list | wc -l)" -eq 2 ]' # the title, and what is kept
+    wait_until 10 eval '[ "$(dlock --lock-dir="$D" --list | wc -l)" -eq 2 ]' # the title, and the kept lock
     equals "$(cd "$D" && echo *.lock)" dlock:kept.lock
-    # Not while flock(1) has it.
+    # No file is removed while flock(1) holds it.
     dlock --lock-dir="$D" --hold-at-least=1ms other true
     flock "$D/dlock:other.lock" sleep 60 3>&- 4>&- &
     echo $! >"$T/flock.pid"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# One set of rules: the rows of the Lua scripts hold for lock files as well.
+# One set of rules: the rows for the Lua scripts hold for lock files as well.
 load ../lib/common
 
 @test "file locks follow the rules of the Lua scripts: who may acquire, what became of a lease, which runs are remembered" {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is remembered of runs in a lock directory: where it stands, and what can happen to it.
+# What a lock directory remembers of runs: where it is stored, and what can happen to it.
 load ../lib/common
 
 setup() {
@@ -9,7 +9,7 @@ setup() {
     LOCK=$T/locks/dlock:job.lock
 }
 
-# memory NAME EXPRESSION: r is the last run, g the last success.
+# memory NAME EXPRESSION: evaluates it; r is the last run, g the last success.
 memory() {
     (dlock --status --json "$1" || true) | python3 -c '
 import json, sys
@@ -97,7 +97,7 @@ P
 @test "a full disk: the run is not remembered, with a warning, and nothing fails" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -m 700 "$T/locks"
-    # Room for the table and a lock file.
+    # There is room only for the table and a lock file.
     run unshare -m sh -c "mount -t tmpfs -o size=\$((98 * $(getconf PAGESIZE))),mode=700 none '$T/locks' &&
         '$DLOCK' job sh -c 'exit 7'; echo \$?; '$DLOCK' --status job; '$DLOCK' job sh -c 'exit 8'; echo \$?"
     [[ $output == "dlock: job: the lock is released, but its run is not remembered: there is no room"*$'\n'7$'\n'"job: free, released "*8 && $output != *'last run'* ]]
@@ -188,13 +188,13 @@ is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
 
 # --- the history, which has a page of its own ---------------------------------
 
-# past: the exit statuses in the history of job, newest first; "?" after a run without a length.
+# past: prints the exit statuses in the history of job, newest first; "?" after a run without a length.
 past() {
     (dlock --history --json job || true) | python3 -c '
 import json, sys
 print(*["%s%s" % (r["status"], "?" * (r["duration"] is None)) for r in json.load(sys.stdin)["runs"]])'
 }
-# on_page CODE: changes the page of the history; f is the table, at its start.
+# on_page CODE: changes the page of the history; f is the table, positioned at its start.
 on_page() {
     python3 - "$TABLE" "$T/page" "$1" <<'P'
 import os, sys
@@ -260,7 +260,7 @@ P
 @test "a full table: a name inherits no history from the name whose place it takes" {
     fails_with 7 '' dlock before sh -c 'exit 7'
     fill_table "$TABLE" 0 3600 0
-    python3 - "$TABLE" <<'P' # the history of another name is in each place
+    python3 - "$TABLE" <<'P' # each place has another name's history
 import sys
 with open(sys.argv[1], "r+b") as f:
     whole = f.read()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What happens to a lock file when processes die, freeze or are told to give up
+# What happens to a lock file if processes die, freeze or are released by force
 # at the wrong moment: the orders at the top of store/file/dir_backend.c.
 load ../lib/common
 
@@ -11,8 +11,8 @@ setup() {
 
 STOP=19 KILL=9
 
-# at_write SIGNAL LABEL ARGUMENTS...: a dlock in the background to which that
-# happens when it writes its record (negative: has written it), in the section.
+# at_write SIGNAL LABEL ARGUMENTS...: starts a dlock that gets this signal
+# when it writes its record in the critical section (negative: after it has written it).
 at_write() {
     hold "$2"
     env LD_PRELOAD="$HELPERS/fault_signal_at_pwrite.so" PWRITE_SIGNAL="$1" dlock "${@:3}" -- "$T/$2.sh" \
@@ -22,7 +22,7 @@ at_write() {
 pid_of() { cat "$T/$1.pid"; }
 is_frozen() { grep -q '^State:[[:space:]]T' "/proc/$(pid_of "$1")/status"; }
 
-# share LABEL [DLOCK ARGUMENTS...]: holds in the background.
+# share LABEL [DLOCK ARGUMENTS...]: holds the lock in the background.
 share() {
     hold "$1"
     dlock "${@:2}" -- "$T/$1.sh" >/dev/null 2>"$T/$1.err" 3>&- 4>&- &
@@ -38,7 +38,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     local start=$(now)
     fails_with 75 '' dlock -n job echo wrong
     within 2000 "$start"
-    run timeout 20 dlock --status job # looking waits for nobody, and sees that flock(2) has it
+    run timeout 20 dlock --status job # --status waits for nobody, and sees the flock(2)
     equals "$status" 0
     fails_with 69 'another process does not finish' dlock --release --owner=x job
     kill -CONT "$(pid_of frozen)"
@@ -57,7 +57,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$status" 1
     run timeout 20 dlock -n job echo in
     equals "$status $output" '0 in'
-    # One place of the last is locked: each is looked at.
+    # A byte in the last place is locked, so each place is checked.
     truncate -s 16G "$F"
     python3 - "$F" 3>&- 4>&- <<'P' &
 import fcntl, os, struct, sys, time
@@ -180,7 +180,7 @@ goes_on_after_the_other() {
     wait_until 10 is_frozen a
     dlock --force-release job
     share other job
-    sleep 0.1 # until it is watched
+    sleep 0.1 # long enough for its watch to start
     kill -CONT "$(pid_of a)"
     wait "$(pid_of a)"
     local status=0
@@ -205,8 +205,8 @@ goes_on_after_the_other() {
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 4s job true 2>"$T/waiter.err" 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
     wait_until 10 not dlock -n -s job true
-    sleep 1 # by then it has looked because of these
-    touch "$T/stop_at_section" # it enters no section while it waits, only at the end
+    sleep 1 # it has checked by then because of these
+    touch "$T/stop_at_section" # it enters no critical section while it waits, only at the end
     wait_until 10 is_frozen waiter
     touch "$T/a.end"
     wait "$(pid_of a)"
@@ -227,7 +227,7 @@ goes_on_after_the_other() {
     wait_until 10 is_frozen waiter
     touch "$T/a.end"
     wait "$(pid_of a)"
-    wait_until 10 dlock -n --acquire --slots=2 --owner=first -t 60s job # once the frozen one has lost its turn
+    wait_until 10 dlock -n --acquire --slots=2 --owner=first -t 60s job # once the frozen waiter has lost its turn
     dlock -n --acquire --slots=2 --owner=second -t 60s job
     dlock --release --owner=first job
     kill -CONT "$(pid_of waiter)"
@@ -239,7 +239,7 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-# frozen_sharer: a frozen sharer whose lease was released, and another that holds the lock still.
+# frozen_sharer: makes a frozen sharer whose lease was released, and another that still holds the lock.
 frozen_sharer() {
     share frozen -s --owner=me -t 60s job
     share other -s job
@@ -264,7 +264,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     wait_until 10 test -e "$T/flock"
     touch "$T/other.end"
     wait "$(pid_of other)"
-    sleep 1.5 # flock(1) has it still, and is not passed by
+    sleep 1.5 # flock(1) still holds it, and is not passed by
     [ ! -e "$T/first" ]
     touch "$T/flock.end"
     wait_until 10 test -e "$T/first"
@@ -340,11 +340,11 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     wait_until 10 is_frozen a
     run dlock --release --owner=a job
     equals "$status" 0
-    # Its command still runs: nobody else may have its number.
+    # Its command still runs, so nobody else may get its number.
     fails_with 75 '' dlock -n --slots=2 job echo wrong
     touch "$T/b.end"
     wait "$(pid_of b)"
-    run dlock -n job echo alone # it is no holder any more
+    run dlock -n job echo alone # it is no longer a holder
     equals "$output" alone
     kill -CONT "$(pid_of a)"
     touch "$T/a.end"
@@ -382,7 +382,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     local label
     for label in a b c d; do share $label -s job; done
     kill -KILL "$(pid_of b)"
-    wait_until 20 not pgrep -f "$T/b.sh" # which has its place until then
+    wait_until 20 not pgrep -f "$T/b.sh" # which keeps its place until then
     touch "$T/a.end" "$T/d.end"
     wait "$(pid_of a)" "$(pid_of d)"
     equals "$(files)" 1
@@ -451,7 +451,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
-# other_boot_id COMMAND...: in a container that has been given a boot id of its own.
+# other_boot_id COMMAND...: runs the command in a container with a boot id of its own.
 other_boot_id() {
     echo 11111111-1111-1111-1111-111111111111 >"$T/boot_id"
     # shellcheck disable=SC2016
@@ -473,13 +473,13 @@ other_boot_id() {
         fails_with 75 'kept by' $there dlock -v -n job echo wrong
         dlock --force-release job
     done
-    # Inside it, its own id tells as well as any.
+    # Inside the container, its own id works as well as any.
     run other_boot_id timeout 20 dlock job env -u DLOCK_HELD dlock -n job echo in
     equals "$status $output" '0 in'
     equals "$(files)" 0
 }
 
-# other_clock SECONDS COMMAND...: in a time namespace whose boot clock is so far ahead.
+# other_clock SECONDS COMMAND...: runs the command in a time namespace whose boot clock is this far ahead.
 other_clock() { unshare -T --boottime "$1" -f "${@:2}"; }
 has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespaces here'; }
 
@@ -524,7 +524,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     dlock --acquire --owner=me -t 1h job
     sed -i 's/^boot .*/boot /' "$F"
     fails_with 75 '' dlock -n job echo wrong
-    # 31 days after now, which no lease of this boot can be.
+    # 31 days from now, longer than any lease of this boot.
     sed -i "s/^expires .*/expires $(awk '{ printf "%d", ($1 + 31 * 86400) * 1e9 }' /proc/uptime)/" "$F"
     run dlock -n job echo next
     equals "$output" next
@@ -597,13 +597,13 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     wait_until 10 is_frozen released
     touch "$T/other.end"
     wait_until 10 gone "$(pid_of other)"
-    sleep 1.5 # it has asked once more
+    sleep 1.5 # long enough for it to check once more
     kill -CONT "$(pid_of released)"
     wait "$(pid_of waiter)"
     equals "$(cat "$T/out")" in
 }
 
-# sharers COUNT: so many hold the lock, made of the record of one that is detached.
+# sharers COUNT: COUNT processes hold the lock, with copies of a detached lease's record.
 sharers() {
     rm -f "$T/shared"
     python3 - "$F" "$1" "$T/shared" >/dev/null 2>"$T/sharers.err" 3>&- 4>&- <<'EOF' &
@@ -621,7 +621,7 @@ EOF
     wait_until 20 test -e "$T/shared"
 }
 
-# reads ARGUMENTS...: how often a dlock reads a record.
+# reads ARGUMENTS...: prints how often a dlock reads a record.
 reads() {
     env LD_PRELOAD="$HELPERS/fault_count_reads.so" READS="$T/reads" dlock "$@" job true || [ $? -eq 75 ]
     cat "$T/reads"
@@ -636,7 +636,7 @@ reads() {
             rm -f "$F"
             dlock --acquire "$mode" -t 1h job >/dev/null
             sharers "$count"
-            dlock "$mode" job true # from now on it is known which places are taken
+            dlock "$mode" job true # from now on the taken places are known
             run reads "$mode"
             echo "$mode, $count: $output"
             [ "$count" -gt 1 ] || few=$output

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Those who wait for a lock file come in the order in which they came, at once, and
-# whatever becomes of the others: the orders at the top of
+# Waiters for a lock file acquire it in the order in which they came, at once, and
+# whatever happens to the others: the orders at the top of
 # store/file/queue.c.
 load ../lib/common
 
@@ -9,7 +9,7 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     F=$T/locks/dlock:job.lock
     SANITIZED=$((${#SANITIZER} > 0))
-    LEASE=$((SANITIZED ? 8000 : 1500)) # time enough to begin to wait, in ms
+    LEASE=$((SANITIZED ? 8000 : 1500)) # time enough to start to wait, in ms
 }
 
 pid_of() { cat "$T/$1.pid"; }
@@ -20,7 +20,7 @@ waiters() { dlock --status --json job | grep -o '"waiters":[0-9]*' | grep -o '[0
 waiting() { [ "$(waiters)" = "$1" ]; }
 order() { tr '\n' ' ' <"$T/order"; }
 
-# share LABEL [DLOCK ARGUMENTS...]: holds in the background, until its end.
+# share LABEL [DLOCK ARGUMENTS...]: holds the lock in the background, until its end.
 share() {
     hold "$1"
     dlock "${@:2}" -- "$T/$1.sh" >/dev/null 2>"$T/$1.err" 3>&- 4>&- &
@@ -32,8 +32,8 @@ leave() {
     wait "$(pid_of "$1")"
 }
 
-# queue LABEL [DLOCK ARGUMENTS...]: waits, as the last one of those who do, and writes
-# down when it has the lock.
+# queue LABEL [DLOCK ARGUMENTS...]: starts another waiter, which
+# writes the label down when it acquires the lock.
 queue() {
     local before
     before=$(waiters)
@@ -42,7 +42,7 @@ queue() {
     wait_until 10 waiting $((before + 1))
 }
 
-# through LABEL...: all of these get the lock.
+# through LABEL...: all of these must acquire the lock.
 through() {
     local label
     for label in "$@"; do wait_until 20 ended "$label"; done
@@ -115,7 +115,7 @@ through() {
     wait_until 10 is_frozen first
     leave a
     fails_with 75 'waited longer' dlock -v -n job touch "$T/ran"
-    if ((!SANITIZED)); then # its two seconds may be up
+    if ((!SANITIZED)); then # its turn of two seconds may be over
         fails_with 75 '' dlock -n -s job touch "$T/ran"
         fails_with 75 '' dlock -n --slots=2 job touch "$T/ran"
     fi
@@ -147,7 +147,7 @@ through() {
     queue fourth
     kill -CONT "$(pid_of frozen)"
     wait_until 10 waiting 2
-    sleep 1.5 # until it has looked around
+    sleep 1.5 # it has found the others frozen by then
     leave third
     through fourth frozen
     equals "$(order)" 'second fourth frozen '
@@ -183,7 +183,7 @@ through() {
     equals "$(files)" 0
 }
 
-# has_marked NUMBER: the waiter with this ticket has marked the turn (store/file/queue.c).
+# has_marked NUMBER: the waiter with this ticket has marked its turn (store/file/queue.c).
 has_marked() {
     awk -v inode=":$(stat -c %i "$F")\$" '$2 == "OFDLCK" && $6 ~ inode { print $7 }' /proc/locks | {
         while read -r at; do [ $((at >= 3 << 60 && (at & 0xFFFFFFFF) == $1)) = 0 ] || return 0; done
@@ -247,7 +247,7 @@ has_marked() {
         through next
         sum=$((sum + $(now) - start))
     done
-    within 0 $(($(now) - sum)) # by asking again it would be about 1 s each time
+    within 0 $(($(now) - sum)) # polling would take about 1 s each time
     equals "$(files)" 0
 }
 
@@ -338,13 +338,13 @@ has_marked() {
     for how in removed replaced; do
         share a -t 60s job && holds a
         for i in 1 2 3 4; do timeless queue "$i"; done
-        mv "$T/locks" "$T/$how" # at once, or they begin to wait in it anew
-        [ $how = removed ] || mkdir -m 700 "$T/locks" || true # a waiter was faster
+        mv "$T/locks" "$T/$how" # at once, or they start to wait in it again
+        [ $how = removed ] || mkdir -m 700 "$T/locks" || true # a waiter may have been faster
         through 1 2 3 4
         wait "$(pid_of a)" || true
         rm -f "$T"/a*
         equals "$(files)" 0
-        [ -e "$T/locks/.table-$(id -u)" ] # what is remembered is there, too
+        [ -e "$T/locks/.table-$(id -u)" ] # the table is there, too
     done
     equals "$(order)" '1 2 3 4 1 2 3 4 '
 }
@@ -465,7 +465,7 @@ has_marked() {
 @test "-w ends on time, for the first waiter and for those after it" {
     local start wait
     share a job && holds a
-    for wait in 500ms 600ms; do # the second time as the second one
+    for wait in 500ms 600ms; do # the second time as the second waiter
         start=$(now)
         run dlock -w $wait job touch "$T/ran"
         equals "$status" 75
@@ -476,7 +476,7 @@ has_marked() {
     [ ! -e "$T/ran" ]
 }
 
-# Started without what a shell does to the signals of its jobs.
+# Started without a shell's changes to the signals of its jobs.
 with_signals() {
     python3 - "$@" <<'P'
 import os, signal, subprocess, sys, time
@@ -488,7 +488,7 @@ def waiting():
     return f'"waiters":{count}' in said
 while not waiting():
     time.sleep(0.01)
-for _ in range(20): # of no concern to it, and lost on the way
+for _ in range(20): # it does not concern the waiter, and is lost on the way
     waiter.send_signal(signal.SIGURG)
 time.sleep(0.1)
 assert waiter.poll() is None
@@ -524,10 +524,10 @@ P
     wait_until 10 waiting 2
     leave a
     wait "$waiter"
-    # But for signal 33, which the C library keeps for itself where there are threads.
+    # Except signal 33, which the C library reserves in programs with threads.
     plain() { grep -v "$T" "$1" | sed '/^SigIgn/s/\t0*\(.\)\(.\{8\}\)$/\t\2/'; }
     equals "$(plain "$T/after")" "$(plain "$T/before")"
-    # One that is ignored stays so.
+    # An ignored signal stays ignored.
     share a2 job && holds a2
     queue second
     bash -c "trap '' URG; exec dlock job -- grep ^SigIgn /proc/self/status" >"$T/ignored" 3>&- 4>&- &
@@ -542,7 +542,7 @@ P
     local start
     share a job && holds a
     LD_PRELOAD=$HELPERS/fault_inotify.so queue 1
-    # The watch of its lease needs a thread, too, but not of a command that is over at once.
+    # The watch of a lease needs a thread, too, but not for a command that ends at once.
     LD_PRELOAD=$HELPERS/fault_pthread_create.so queue 2
     start=$(now)
     leave a
@@ -569,7 +569,7 @@ P
 @test "--lock-file: flock(1) and dlock acquire the file in the order in which they came" {
     local i
     stop_time
-    # Who waits for the file, by /proc/locks.
+    # Prints who waits for the file, according to /proc/locks.
     stand() { [ "$(grep -c -- "-> FLOCK .*:$(stat -c %i "$T/exact") " /proc/locks)" = "$1" ]; }
     flock "$T/exact" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
     wait_until 10 test -e "$T/in"
@@ -649,7 +649,7 @@ P
     [ -e "$F" ]
     queue 1
     queue 2
-    sleep 2.5 # and nobody is taken for frozen
+    sleep 2.5 # and nobody is mistaken for frozen
     touch "$T/out"
     through 1 2
     equals "$(order)" '1 2 '

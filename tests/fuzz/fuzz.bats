@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The inputs that fuzzing starts from, and those that it once found, in this
-# build. `make fuzz` looks for more.
+# Runs this build on the inputs that fuzzing starts from, and on those that it once
+# found. `make fuzz` searches for more.
 load ../lib/common
 # shellcheck source=tests/fuzz/fuzzers.bash
 . "$BATS_TEST_DIRNAME/fuzzers.bash"

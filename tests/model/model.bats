@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What `make model` does, in small, and whether it would find what it looks for.
+# A small version of `make model`, and a test that it finds what it looks for.
 load ../lib/common
 
-# model ARGUMENTS...: with the seed in the output. Ends its own children on TERM.
+# model ARGUMENTS...: runs it with the seed in the output. It ends its own children on TERM.
 model() {
     run timeout --kill-after=10 300 python3 "$TESTS/model/model.py" "$@"
     echo "$output"

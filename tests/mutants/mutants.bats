@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What `make mutants` does, in small: a mistake in a rule is made, and found.
+# A small version of `make mutants`: a mistake in a rule is made and found.
 load ../lib/common
 setup() {
     common_setup
@@ -8,7 +8,7 @@ setup() {
     export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TESTS/mutants
 }
 
-# changes FILE: each mutant of it, as "LINE FUNCTION: CHANGE".
+# changes FILE: prints each mutant of it, as "LINE FUNCTION: CHANGE".
 changes() {
     (cd "$T" && python3 -c 'import sys, mutate
 for mutant in mutate.mutants_of(sys.argv[1], open(sys.argv[1]).read()): print(f"{mutant.line} {mutant.function}: {mutant.what}")' "$1" | sort)
@@ -46,7 +46,7 @@ M
     )
 }
 
-# mutants OPTION...: of the tree that has been built in its place.
+# mutants OPTION...: runs it on the built tree, in place.
 mutants() { python3 "$TESTS/mutants/mutants.py" "$@" "$ROOT"; }
 is_built_in_place() { [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$HELPERS/../unit/test_lease" ]; }
 

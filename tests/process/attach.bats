@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --attach: which process calls, and which one the lock is for. The store plays no part in that.
+# --attach: which process is the caller, and which process the lock is for. The store plays no part in this.
 load ../both/backend
 load ../lib/attach
 
@@ -117,7 +117,7 @@ time.sleep(60)' 3>&- 4>&- &
 @test "a caller that has already ended is not mistaken for pid 1" {
     setsid sh -c '(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; dlock --attach job; echo $? >"$T/status.tmp"; mv "$T/status.tmp" "$T/status") 2>"$T/err" & exit' 3>&- 4>&-
     wait_until 10 test -e "$T/status"
-    # The subshell is the caller here; it is what has lost its parent.
+    # The subshell is the caller here; it has lost its parent.
     equals "$(cat "$T/status")" 0
     rm "$T/status"
     setsid sh -c '(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; exec dlock --attach job) 2>"$T/err" & exit' 3>&- 4>&-
@@ -139,7 +139,7 @@ time.sleep(60)' 3>&- 4>&- &
 }
 
 @test "a process that adopted dlock is not its caller: a process of another session is attached to only by its number" {
-    # As where the shell that called is gone, and a service manager has dlock instead.
+    # As if the shell that called had ended and dlock had been adopted by a service manager.
     fails_with 64 'the process that called dlock has ended, or is of another session \(--attach=PID is for that\); nothing is locked' \
         setsid -w dlock --attach job
     is_clean job

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the command gets of its caller's, and the caller of its: as if dlock were not there.
+# The command and dlock's caller notice as little of dlock as possible.
 load ../both/backend
 
 @test "arguments reach the command unchanged, whatever they look like, and options end before the command" {
@@ -23,7 +23,7 @@ ROWS
 }
 
 @test "the command gets dlock's stdin, stdout, signal mask and dispositions; its status is returned despite an ignored SIGCHLD" {
-    # The low 31: signals 32 and 33 are the C library's own.
+    # The low 31: the C library uses signals 32 and 33.
     local trapped plain signals='while read -r name mask; do
         case $name in SigBlk: | SigIgn:) echo "$name" $((0x${mask#????????} & 0x7fffffff)) ;; esac
     done </proc/self/status'
@@ -33,7 +33,7 @@ ROWS
     trapped=$(sh -c "trap '' INT PIPE CHLD; $signals")
     [ "$trapped" != "$plain" ]
     equals "$(sh -c "trap '' INT PIPE CHLD; exec dlock job -- sh -c '$signals'")" "$trapped"
-    # cron of busybox and some supervisors ignore SIGCHLD: the kernel would reap the command.
+    # busybox's cron and some supervisors ignore SIGCHLD, so the kernel would reap the command.
     table <<'ROWS'
 7 '^$'     env --ignore-signal=CHLD dlock job -- sh -c 'exit 7'
 0 '^hello$' bash -c 'echo hello | dlock job cat'

@@ -8,10 +8,10 @@ setup() {
     unshare -pf --mount-proc --kill-child true 2>/dev/null || skip 'no namespaces here'
 }
 
-# The pid of the dlock that is pid 1 inside.
+# Prints the pid of the dlock that is pid 1 inside.
 inside() { pgrep -P "$CONTAINER"; }
 
-# contain COMMAND...: in the background, as pid 1 of a namespace of its own.
+# contain COMMAND...: runs it in the background, as pid 1 of its own namespace.
 contain() {
     unshare -pf --mount-proc --kill-child "$@" >"$T/out" 2>"$T/err" 3>&- 4>&- &
     CONTAINER=$!
@@ -81,7 +81,7 @@ contain() {
 }
 
 @test "as pid 1: the whole tree is stopped when the lease ends" {
-    # The kernel kills all that is left once pid 1 has ended: TERM comes from dlock.
+    # The kernel kills every process that is left once pid 1 has ended; the TERM comes from dlock.
     run unshare -pf --mount-proc --kill-child dlock -t 3s --grace=2s job -- sh -c \
         'setsid sh -c "trap \": >\$T/told; exit\" TERM; while :; do sleep 0.01; done" & exec sleep 600'
     equals "$status" 124
@@ -96,7 +96,7 @@ contain() {
     kill -0 "$(cat "$T/other.pid")"
 }
 
-# Skips a test that needs another user, $user, and a /proc that hides the processes of other users.
+# Skips a test that needs another user, $user, and a /proc that hides other users' processes.
 hidden() {
     export DLOCK
     mkdir -p "$T/proc" "$T/open" && chmod 777 "$T/open"
@@ -148,7 +148,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     run timeout 30 unshare -pf --kill-child dlock -t 1s job -- sh -c 'setsid sh -c "trap \"\" TERM; while :; do date +%s >\"$T/alive\"; sleep 0.05; done" & sleep 60'
     equals "$status" 124
     rm "$T/alive"
-    sleep 0.3 # it would be made again
+    sleep 0.3 # make would create it again
     [ ! -e "$T/alive" ]
 }
 
@@ -167,10 +167,10 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
     done
 }
 
-# same_start [VARIABLE=VALUE...] COMMAND...: as if all had started in one tick of the clock.
+# same_start [VARIABLE=VALUE...] COMMAND...: runs the command as if all processes had started in one tick of the clock.
 same_start() { env LD_PRELOAD="$HELPERS/fault_same_start.so" "$@"; }
 
-# use_store NAME: in the place of the lock directory.
+# use_store NAME: replaces the lock directory by this store.
 use_store() {
     [ "$1" = redis ] || return 0
     unset DLOCK_BACKEND
@@ -178,10 +178,10 @@ use_store() {
     export DLOCK_REDIS=unix://$T/redis.sock
 }
 
-# second COMMAND...: as pid 1 of another container than `contain`, started in the same tick.
+# second COMMAND...: runs it as pid 1 of another container than `contain`, started in the same tick.
 second() { same_start unshare -pf --mount-proc --kill-child "$@"; }
 
-# first SCRIPT: in a container, up to the end of the test; "$stay" in it waits for that.
+# first SCRIPT: runs it in a container until the end of the test; "$stay" in the script waits for that.
 first() {
     rm -f "$T/ready" "$T/end"
     contain env LD_PRELOAD="$HELPERS/fault_same_start.so" sh -c "$1"
@@ -206,7 +206,7 @@ end_first() {
             run second dlock -n "$mode" job echo ran
             equals "$status $output" '0 ran'
         done
-        # A share of its own, with its own end.
+        # A sharer of its own, with its own deadline.
         first "exec dlock -s --owner=first job -- sh -c '$stay'"
         run second dlock -s -n --owner=second job dlock --status -v job
         equals "$status $(grep -c '^  owner' <<<"$output")" '0 2'
@@ -224,7 +224,7 @@ end_first() {
         end_first
         grep -q job "$T/own"
         rm "$T/own"
-        # Where a script is pid 1 and the lock is attached to it.
+        # A script is pid 1, and the lock is attached to it.
         first "dlock --attach=1 -t 60s job || exit; $stay; dlock --current >\"\$T/own\""
         run second sh -c 'dlock --current; dlock --release; exit 0'
         [[ $output != *job* ]]
@@ -270,7 +270,7 @@ end_first() {
         fails_with 64 'waiting would deadlock' timeout 20 \
             dlock $mode "$lock" -- unshare -pf --mount-proc --kill-child dlock --wait-until-free "$lock"
     done
-    # Where a script is pid 1, and the lock is attached to it.
+    # A script is pid 1, and the lock is attached to it.
     run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 '$lock' && dlock '$lock' echo ok; exit \$?"
     equals "$status $output" '0 ok'
 }

@@ -158,7 +158,7 @@ fails_late() {
     LD_PRELOAD=$HELPERS/fault_errno_kept.so fails_with 127 'cannot run nosuch: No such file or directory' dlock job nosuch
 }
 
-# Each row: the same as env(1), which calls execvp(3).
+# Each row must do the same as env(1), which calls execvp(3).
 @test "the command is found along PATH, and a script without an interpreter line runs in sh" {
     mkdir "$T/refused" "$T/found" "$T/here"
     : >"$T/refused/prog"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# Signals between dlock, its command and others. The store plays no part in that.
+# Signals between dlock, its command and other processes. The store plays no part in this.
 load ../both/backend
 
-# All that end a process by default, but for those of a fault; of the real-time signals two.
+# All signals that end a process by default, except those of a fault; two of the real-time signals.
 ENDING=(TERM INT HUP QUIT USR1 USR2 ABRT ALRM VTALRM PROF XCPU IO PWR RTMIN RTMAX)
 
 @test "signals sent to dlock reach the command" {
@@ -58,7 +58,7 @@ for number in signals:
         dlock.send_signal(number)
         got = ends(dlock)
         assert got == (-number, 128 + number), (number, words, got)
-# Its own; of its whole group, which dlock is in; after one that it has survived; another one; and none.
+# Its own signal; one to its group, which dlock is in; one after a signal that it survived; another; and none.
 for script, sent, wanted in (("kill -TERM $$", None, 143), ("kill -TERM 0", None, 143),
                              ("trap 'kill -HUP $$' TERM; touch ready; while :; do sleep 0.01; done", signal.SIGTERM, 129),
                              ("trap 'exit 3' TERM; touch ready; while :; do sleep 0.01; done", signal.SIGTERM, 3)):
@@ -86,7 +86,7 @@ open(os.environ["T"] + "/ready", "w").close()
 end = time.monotonic() + 20
 while got < 2 and time.monotonic() < end:
     time.sleep(0.01)
-time.sleep(0.3) # for a third one, that must not come
+time.sleep(0.3) # time for a third one, which must not come
 open(os.environ["T"] + "/got", "w").write(str(got))
 E
     setsid dlock job -- python3 "$T/group.py" >/dev/null 2>&1 3>&- 4>&- &

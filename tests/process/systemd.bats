@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a service manager is told, by a fake one and by a real systemd.
+# What dlock tells a service manager, which is a fake or a real systemd.
 load ../lib/common
 
 setup() {
@@ -7,8 +7,8 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
 }
 
-# manager: a notify socket; each message is a line of $T/told, with | for the
-# newlines in it and the number of descriptors that came along.
+# manager: makes a notify socket; each message becomes a line of $T/told, with | for the
+# newlines in it and the number of descriptors that came with it.
 manager() {
     cat >"$T/manager.py" <<'P'
 import os, socket, sys
@@ -27,7 +27,7 @@ P
     export NOTIFY_SOCKET=$T/notify
 }
 
-# notify TEXT...: sends from the command, as sd_notify(3) does.
+# notify TEXT...: sends a message from the command, as sd_notify(3) does.
 notify() {
     cat >"$T/bin/notify" <<'P'
 #!/usr/bin/env python3
@@ -116,7 +116,7 @@ P
 
 @test "a service manager that does not answer over vsock does not delay the stop" {
     local i plain
-    # How long the command ran.
+    # The time that the command ran.
     lasts() {
         fails_with 124 '' env "$@" dlock -t 300ms job -- sh -c 'trap "" TERM
             date +%s%3N >"$T/begin"; while :; do date +%s%3N >"$T/tick"; sleep 0.01; done'
@@ -198,7 +198,7 @@ P
     wait_until 10 told '^STATUS=working\|X_A=b c$'
     wait_until 10 told '^FDSTORE=1 fds=1$'
     wait_until 10 told '^READY=1$'
-    # The command says itself when it is ready.
+    # The command reports itself when it is ready.
     equals "$(grep -c READY "$T/told")" 1
     not told MAINPID
 }
@@ -241,9 +241,9 @@ s.sendto(b\"WATCHDOG=1\", \"\\0\" + os.environ[\"NOTIFY_SOCKET\"][1:])" || exit 
 
 # --- a real systemd ------------------------------------------------------
 
-# boot DRIVER: systemd as the first process of its own namespaces, with the
-# units in $T/units, until the script DRIVER has ended; its output is in $T/driver.
-# In a cgroup of its own, since two in one would remove each other's cgroups.
+# boot DRIVER: runs systemd as the first process of its own namespaces, with the
+# units in $T/units, until the script DRIVER has ended; its output goes to $T/driver.
+# Each has its own cgroup, because two in one would remove each other's cgroups.
 boot() {
     [ "$(id -u)" -eq 0 ] && [ -x /lib/systemd/systemd ] && [ "${SANITIZER:-}" = '' ] || skip 'needs root and systemd'
     cat >"$T/units/driver.service" <<U
@@ -282,7 +282,7 @@ S
     [ -s "$T/driver" ] || skip "systemd does not start here"
 }
 
-# That of the example, without what would hide this dlock, and with what a file lock needs.
+# The example's unit, without what would hide this dlock, and with what a file lock needs.
 hardening() {
     sed -n '/^# Hardening/,/^$/ { /^[A-Z]/p }' "$TESTS/../doc/examples/leader.service" | grep -vE '^(PrivateTmp|ProtectHome)='
     echo ReadWritePaths=/run
@@ -304,7 +304,7 @@ U
     boot 'dlock -t 60s job -- sh -c "touch /run/held; sleep 4" & holder=$!
 while [ ! -e /run/held ]; do sleep 0.05; done
 systemctl start --no-block job.service
-sleep 3 # longer than its TimeoutStartSec
+sleep 3 # longer than the unit's TimeoutStartSec
 systemctl show job.service -p ActiveState -p StatusText
 wait $holder
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -318,7 +318,7 @@ ls /run/locks'
     equals "$(grep -c '^ActiveState=activating' "$T/driver")" 1
     equals "$(grep -c '^ActiveState=active$' "$T/driver")" 1
     grep -q '^StatusText=holding the lock job' "$T/driver"
-    grep -q '^Result=success$' "$T/driver" # it has died of TERM: a clean end
+    grep -q '^Result=success$' "$T/driver" # it died of TERM: a clean end
     not grep -q 'job.lock' "$T/driver"
 }
 
@@ -350,7 +350,7 @@ dlock --status -q job && echo "the other has it still"'
     grep -q '^ActiveState=active$' "$T/driver"
     grep -q '^while it runs: 75$' "$T/driver"
     grep -q '^token: 600$' "$T/driver"
-    grep -q '^Result=success$' "$T/driver" # it has died of TERM: a clean end
+    grep -q '^Result=success$' "$T/driver" # it died of TERM: a clean end
     grep -q '^after its stop: 0$' "$T/driver"
     grep -q '^not started while' "$T/driver"
     grep -q '^the other has it still$' "$T/driver"

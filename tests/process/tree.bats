@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Which processes are found, stopped and waited for. The store plays no part in that.
+# Which processes are found, stopped and waited for. The store plays no part in this.
 load ../both/backend
 load ../lib/tree
 
@@ -33,7 +33,7 @@ E
     guard=$(pgrep -P "$inner" -x dlock-guard)
     kill -KILL "$inner"
     wait_until 5 gone "$(cat "$T/below")"
-    wait_until 5 gone "$guard" # it has found nothing more to kill
+    wait_until 5 gone "$guard" # the guard has found nothing more to kill
     kill -0 "$(cat "$T/sibling")"
     kill -KILL "$outer"
     wait_until 5 gone "$(cat "$T/sibling")"
@@ -86,7 +86,7 @@ while True:
     except OSError: pass
 E
     local user=$((60000 + RANDOM % 5000)) status=0 dir
-    # Where that user can reach it.
+    # A place that this user can reach.
     dir=$(mktemp -d /tmp/dlock-bomb.XXXXXX)
     cp "$(realpath "$DLOCK")" "$dir/dlock" && cp "$T/bomb.py" "$dir" && chmod 755 "$dir" "$dir"/* && chown -R "$user" "$dir"
     HOME=/nonexistent timeout 60 setpriv --reuid="$user" --regid="$user" --clear-groups prlimit --nproc=60 \
@@ -117,7 +117,7 @@ E
     wait $! || status=$?
     equals "$status" 124
     rm "$T"/hop?
-    sleep 0.2 # what was missed would make them again
+    sleep 0.2 # a process that was missed would make them again
     [ -z "$(ls "$T"/hop? 2>/dev/null)" ]
 }
 
@@ -177,7 +177,7 @@ E
 }
 
 @test "--tree: a command stopped and continued repeatedly while dlock is frozen: its own status is returned" {
-    export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # which stops the process by itself, and hangs where others do
+    export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # it stops the process by itself, and hangs where others do
     run timeout 60 python3 - <<'P'
 import os, signal, subprocess, time
 dlock = subprocess.Popen(["dlock", "--tree", "job", "--", "sh", "-c", 'echo $$ >"$T/pid.tmp"; mv "$T/pid.tmp" "$T/pid"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 3'])
@@ -188,7 +188,7 @@ dlock.send_signal(signal.SIGSTOP)
 for i in range(500):
     os.kill(pid, signal.SIGSTOP); time.sleep(0.0005)
     os.kill(pid, signal.SIGCONT); time.sleep(0.0005)
-# Its end comes while dlock sleeps.
+# The process ends while dlock sleeps.
 open(os.environ["T"] + "/go", "w").close()
 while os.path.exists(f"/proc/{pid}"): time.sleep(0.01)
 dlock.send_signal(signal.SIGCONT)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What `make proof` does, with a repository of tools that only write figures: its plan, what it records, how it goes on after an
-# interruption, and what it puts into the pages.
+# What `make proof` does, with a repository of tools that only write figures: its plan, its records, how it resumes after an
+# interruption, and what it writes into the pages.
 load ../lib/common
 setup() {
     common_setup
@@ -9,7 +9,7 @@ setup() {
     make_root
 }
 
-# A tool that writes its words as its figures; a file $T/NAME, named for the folder of the tool, has what it does first.
+# A tool that writes its arguments as its figures; a file $T/NAME, named after the tool's folder, has what the tool does first.
 tool() {
     mkdir -p "$(dirname "$ROOT/$1")"
     cat >"$ROOT/$1" <<'TOOL'
@@ -52,7 +52,7 @@ PAGES
 
 commit() { git -C "$ROOT" add -A && git -C "$ROOT" -c user.name=x -c user.email=x@example.com commit -q -m "$1"; }
 proof() { python3 "$TESTS/proof" --seed 7 --minutes 4 --folder "$T/proof" --document "$ROOT/doc" "$@" "$ROOT"; }
-# result JOB: its status in the results.
+# result JOB: prints its status in the results.
 result() { python3 -c 'import glob, json, sys; print(json.load(open(glob.glob(sys.argv[1])[0]))["jobs"][sys.argv[2]]["status"])' "$T/proof/*/proof.json" "$1"; }
 
 @test "a plan fits the minutes: the longest jobs first, measurements last, and a reason for each job without room" {
@@ -75,7 +75,7 @@ PLAN
 
 @test "all jobs run, two at once; the pages' tables are made of their results, and nothing else on the pages changes" {
     local before
-    # The first two wait for each other.
+    # The first two jobs wait for each other.
     echo 'until grep -q "^begin faults" "$PROOF_TEST/ran"; do sleep 0.05; done' >"$T/file"
     echo 'until grep -q "^begin file" "$PROOF_TEST/ran"; do sleep 0.05; done' >"$T/faults"
     fails_with 0 '0 failed' proof
@@ -91,7 +91,7 @@ PLAN
     awk '/^begin/ { if (++now > most) most = now } /^end/ { now-- } END { exit most != 2 }' "$T/ran"
 
     before=$(wc -l <"$T/ran")
-    # The tables alone are no change of the revision; once more, nothing is left to do.
+    # A change of the tables alone does not change the revision; on a second run nothing is left to do.
     fails_with 0 '0 failed' proof
     equals "$(wc -l <"$T/ran")" "$before"
     echo more >>"$ROOT/doc/reliability.md"

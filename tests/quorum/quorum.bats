@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# One lock on several servers. Each test has servers of its own, $T/1.sock and on.
+# One lock on several servers. Each test has its own servers, $T/1.sock and so on.
 load ../lib/common
 load ../lib/fence
 
 url() { echo "unix://$T/$1.sock"; }
 
-# quorum NUMBER [DOWN]: starts so many servers; names so many and DOWN more, of
-# which nothing is there.
+# quorum NUMBER [DOWN]: starts NUMBER servers, and names DOWN more that
+# do not exist.
 quorum() {
     local i
     DLOCK_REDIS=
@@ -18,7 +18,7 @@ quorum() {
     for ((i = 1; i <= $1; i++)); do wait_until 20 redis_answers "$i"; done
 }
 
-# serve NAME [COMMAND...]: a server that is not waited for.
+# serve NAME [COMMAND...]: starts a server without waiting for it.
 serve() {
     local name=$1
     shift
@@ -33,12 +33,12 @@ is_free_on() { [ "$(on "$1" exists dlock:job)" = 0 ]; }
 is_held_on() { [ "$(on "$1" exists dlock:job)" = 1 ]; }
 has_fence_on() { [ "$(fence_on "$1")" -ge "$2" ]; }
 fence_on() { on "$1" hget '{dlock:job}:meta' fence; }
-# What a server was asked so far.
+# Prints how often a server has been asked so far.
 asked() { on "$1" info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
 asked_more() { [ "$(asked "$1")" -gt "$2" ]; }
 freeze() { kill -STOP "$(cat "$T/$1.pid")"; }
 
-# ends_with STATUS PID
+# ends_with STATUS PID: the process must end with this status.
 ends_with() {
     local status=0
     wait "$2" || status=$?
@@ -62,7 +62,7 @@ ends_with() {
         wait_until 20 is_held_on "$i"
         dlock --extend --owner="$(on 2 get dlock:job)" job
         looks=$(asked 2)
-        wait_until 20 looked # at all three
+        wait_until 20 looked # of all three
     done
     end_hold
     wait "$HOLDER"
@@ -71,7 +71,7 @@ ends_with() {
 # bats test_tags=slow
 @test "another client acquires the lock before the fence is written to a majority: exit 75, and the holder is named" {
     serve 1
-    serve 2 ahead -86400 # so the fence of the other is written there
+    serve 2 ahead -86400 # so that the other server's fence is written there
     for i in 1 2; do wait_until 20 redis_answers $i; done
     torture_proxy 2
     ask_proxy 2 delay 0.5
@@ -141,7 +141,7 @@ ends_with() {
     printf 'redis = %s\n' "$all" >"$T/home/dlock.conf"
     mkdir -p "$T/home/.config/dlock" && mv "$T/home/dlock.conf" "$T/home/.config/dlock/"
     fails_with 0 'already holds the lock' dlock -v job dlock -v job true
-    # With passwords, which the command is not told; the file sets them apart in another way.
+    # With passwords, which the command does not get; the file separates them in another way.
     for i in 1 2 3; do on $i config set requirepass secret >/dev/null; done
     local with=() i
     for i in 1 2 3; do with+=("unix://:secret@$T/$i.sock"); done
@@ -149,7 +149,7 @@ ends_with() {
     chmod 600 "$T/home/.config/dlock/dlock.conf"
     dlock -r "${with[0]}" -r "${with[1]}" -r "${with[2]}" job dlock --extend --ttl=2h
     for i in 1 2 3; do redis-cli -s "$T/$i.sock" -a secret config set requirepass '' >/dev/null 2>&1; done
-    # Of one source the weaker is not added to.
+    # The URLs of a weaker source are not added.
     fails_with 69 "unix://$T/none.sock" dlock -r "unix://$T/none.sock" --retry-for=0 job true
 }
 
@@ -219,7 +219,7 @@ ends_with() {
     run dlock --connect-timeout=10s -w 8 job echo ran
     equals "$status $output" '0 ran'
     within 0 "$start"
-    # Nor is the one that it has kept from the others meanwhile.
+    # Nor does it wait for the server that it has held against the others meanwhile.
     on 1 set dlock:job foreign
     start=$(now)
     fails_with 75 '' dlock --connect-timeout=10s -n job true
@@ -237,7 +237,7 @@ ends_with() {
     is_free_on 3
 }
 
-# far MILLISECONDS NUMBER...: so far away are these servers, at $T/farNUMBER.sock.
+# far MILLISECONDS NUMBER...: puts these servers at this distance, at $T/farNUMBER.sock.
 far() {
     local i late=$1
     shift
@@ -302,7 +302,7 @@ far() {
     kill -CONT "$(cat "$T/2.pid")"
     wait_until 20 is_held_on 2
     local first
-    first=$(on 1 pttl dlock:job) # asked before the other, which only gets less meanwhile
+    first=$(on 1 pttl dlock:job) # asked before the other server, whose time only gets less meanwhile
     [ "$(on 2 pttl dlock:job)" -le "$first" ]
     end_hold
     wait "$HOLDER"
@@ -328,7 +328,7 @@ far() {
     hold_lock job --ttl=1h
     local start i
     for i in 1 2 3 4; do wait_until 10 is_held_on $i; done
-    for i in 1 2 3 4 5 6; do # each time it looks, and finds the fifth still down
+    for i in 1 2 3 4 5 6; do # each time it checks, and finds the fifth still down
         on 1 pexpire dlock:job 3600000 >/dev/null
         sleep 0.15
     done
@@ -352,7 +352,7 @@ far() {
     wait_until 20 asked_more 2 $((looks + 2))
     end_hold
     wait "$HOLDER"
-    # While it is away, another one that is slow is a change; the same line twice in a row is none.
+    # While it is away, another slow server is a change; the same line twice in a row is not.
     grep "the lock is held on" "$T/held.err" >"$T/notes"
     equals "$(uniq -d "$T/notes")" ""
 }
@@ -362,7 +362,7 @@ far() {
     hold_lock job -v --ttl=10
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
     stop_redis 1
-    wait_until 10 grep -q 'the lock is held on [12] of 3 servers; unix://' "$T/held.err" # maybe of one that was slow
+    wait_until 10 grep -q 'the lock is held on [12] of 3 servers; unix://' "$T/held.err" # perhaps of a server that was slow
     serve 1
     wait_until 20 is_held_on 1
     kill -0 "$HOLDER"
@@ -382,18 +382,18 @@ far() {
     local start=$(now)
     on 3 set dlock:job another
     ends_with 124 "$HOLDER"
-    within 2000 "$start" # the next look is after ten seconds
+    within 2000 "$start" # the next check is after ten seconds
     grep -qE '2 of 3 servers do not grant it: .*(1|2).sock' "$T/held.err"
     wait_until 5 is_free_on 2
     is_free_on 1
     equals "$(on 3 get dlock:job)" another
 }
 
-# is_stopped: what hold_lock has started is stopped since the lock is lost, and nothing of it is left on server 1.
+# is_stopped: what hold_lock started is stopped because the lock is lost, and nothing is left on server 1.
 is_stopped() {
     local start=$(now)
     wait_until 10 gone "$(cat "$T/held")"
-    within 2000 "$start" # the next look is after ten seconds
+    within 2000 "$start" # the next check is after ten seconds
     ends_with 124 "$HOLDER"
     grep -qE '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock' "$T/held.err"
     is_free_on 1
@@ -435,11 +435,11 @@ is_stopped() {
     stop_redis 2
     local command=$(cat "$T/held")
     suspended 2300
-    sleep 0.3 # nothing is to happen
+    sleep 0.3 # nothing must happen
     kill -0 "$command"
     suspended 2401
     wait_until 20 gone "$command"
-    kill -TERM "$HOLDER" # or it would try to release for 5 s
+    kill -TERM "$HOLDER" # otherwise it would try to release for 5 s
     ends_with 124 "$HOLDER"
     grep -q '2 of 3 servers cannot be reached' "$T/held.err"
 }
@@ -456,7 +456,7 @@ is_stopped() {
         fails_with 75 'held by' dlock -nv job touch "$T/ran"
         fails_with 0 'on 2 of 3 servers; .*fake.sock' dlock -v "other$mode" true
     done
-    # One that says that nobody has it, which is so there.
+    # A server that truly says that nobody holds the lock there.
     serve 4
     wait_until 20 redis_answers 4
     DLOCK_REDIS="$(url 1) $(url 2) $(url 4)" fails_with 75 'held by' dlock -nv job touch "$T/ran"
@@ -485,7 +485,7 @@ S
     for i in 1 2 3; do is_free_on $i; done
 }
 
-# ahead SECONDS COMMAND...: with a wall clock of its own.
+# ahead SECONDS COMMAND...: runs the command with its own wall clock.
 ahead() {
     local folder=$T/ahead$1
     mkdir "$folder" && echo "$1" >"$folder/wall_clock"
@@ -495,10 +495,10 @@ ahead() {
 
 @test "a majority grants the lock, then neither the fence nor the release arrives: a message says that the lock is still held" {
     serve 1
-    serve 2 ahead -86400 # so the fence of the other is to be written there
+    serve 2 ahead -86400 # so that the other server's fence must be written there
     for i in 1 2; do
         wait_until 20 redis_answers $i
-        fake_redis "closing='ours'" "$T/$i.sock" # the scripts that look at a lease: all but the take
+        fake_redis "closing='ours'" "$T/$i.sock" # all scripts that check a lease, but not the one that acquires
         mv "$T/fake.sock" "$T/fake$i.sock"
     done
     export DLOCK_REDIS="unix://$T/fake1.sock unix://$T/fake2.sock $(url none)"
@@ -507,10 +507,10 @@ ahead() {
     [ ! -e "$T/ran" ]
     for i in 1 2; do is_held_on $i; done
     fails_with 0 'the release has not reached 2 of 3 servers' dlock --retry-for=0 --fallback=file --lock-dir="$T/locks" next true
-    # After the end of the lease it is not.
+    # After the end of the lease the message does not say so.
     fails_with 69 'the command was not run' dlock --ttl=1s --retry-for=3s short touch "$T/ran"
     [[ $output != *'is held until'* ]]
-    # A majority that gave nothing is not said to hold anything.
+    # A majority that granted nothing is not said to hold anything.
     fake_redis mute
     export DLOCK_REDIS="unix://$T/fake.sock unix://$T/fake1.sock $(url none)"
     fails_with 69 'the command was not run' dlock --retry-for=0 --connect-timeout=300ms other touch "$T/ran"
@@ -525,7 +525,7 @@ ahead() {
     export DLOCK_REDIS="$(url 1) $(url 2) $(url 3)"
     local first second third
     first=$(dlock job sh -c 'echo $DLOCK_FENCE')
-    [[ "$(fence_on 1) $(fence_on 2)" == *"$first"* ]] # the one that was slower may be without
+    [[ "$(fence_on 1) $(fence_on 2)" == *"$first"* ]] # a slower server may lack it
     stop_redis 3
     second=$(dlock job sh -c 'echo $DLOCK_FENCE')
     [ "$second" -gt "$first" ]
@@ -534,12 +534,12 @@ ahead() {
     stop_redis 2
     third=$(dlock job sh -c 'echo $DLOCK_FENCE')
     [ "$third" -gt "$second" ]
-    # In shared mode the holder's own record has it as well.
+    # In shared mode the holder's own record has the fence as well.
     run dlock -s other sh -c 'echo $DLOCK_FENCE; dlock --status --json other'
     [[ $output == *"\"fence\":${lines[0]},"* ]]
 }
 
-# rises_on_majority: acquires the lock of three servers. The fence must rise, and a majority must have it.
+# rises_on_majority: acquires the lock on three servers. The fence must rise, and a majority must have it.
 rises_on_majority() {
     local i have=0
     rises
@@ -549,10 +549,10 @@ rises_on_majority() {
     [ $have -ge 2 ]
 }
 
-# remembers FENCE: the fence was acquired before.
+# remembers FENCE: the servers have granted this fence before.
 remembers() { for i in 1 2 3; do on $i hset '{dlock:job}:meta' fence "$1" >/dev/null; done; }
 
-# asked_twice: a run that asked each server twice at most, once to take the lock and once to release it. If this machine is
+# asked_twice: a run that asked each server at most twice, once to acquire the lock and once to release it. If this machine is
 # so busy that the proposal came late, the servers were asked to raise their fences as well.
 asked_twice() {
     local i before=(0)
@@ -581,7 +581,7 @@ asked_twice() {
         rises_on_majority
         off_by 0 "$LAST"
     done
-    # All of them are emptied after a client that was fast.
+    # All servers are emptied after a client whose clock was ahead.
     set_wall 1
     rises_on_majority
     set_wall 0
@@ -598,10 +598,10 @@ asked_twice() {
     LAST=$((LAST + 3600000000))
     rises_on_majority
     rises_on_majority
-    # Clients without proposals, of one server each, at three times.
+    # Clients that propose no fence, on one server each, at three different times.
     for i in 1 2 3; do dlock -r "$(url $i)" job true; done
     rises_on_majority
-    # One server has missed the last fence, another one is emptied.
+    # One server has missed the last fence, and another is emptied.
     stop_redis 3
     rises
     serve 3
@@ -665,10 +665,10 @@ asked_twice() {
     fails_with 69 "the end of the pause has not reached 1 of 3 servers; there it may last: .*$T/3.sock.*; repeat --resume" \
         dlock --resume --retry-for=0 job
     fails_with 0 'ran' dlock -n job echo ran
-    fails_with 69 "$T/3.sock" dlock --resume --retry-for=0 job # nor is "not paused" known
+    fails_with 69 "$T/3.sock" dlock --resume --retry-for=0 job # nor is it known whether the lock is paused
     dlock --resume job 2>"$T/err" 3>&- 4>&- &
     local resume=$!
-    sleep 1.2 # the first try of it has ended
+    sleep 1.2 # the first try has ended
     kill -CONT "$(cat "$T/3.pid")"
     ends_with 0 "$resume"
     [ ! -s "$T/err" ]
@@ -771,13 +771,13 @@ asked_twice() {
     fails_with 69 'cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 2
     wait_until 20 redis_answers 2
-    # One has it, one has not, one is down: nobody knows.
+    # One server holds the lock, one does not, one is down: nobody knows.
     fails_with 69 '1 of 3 servers cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 3
     wait_until 20 redis_answers 3
     fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
     fails_with 1 '2 of 3 servers do not grant it' dlock --extend --owner="$token" --ttl=2h job
-    # What a minority still has ends when it would have.
+    # What a minority still holds ends when it would have ended anyway.
     [ "$(on 1 pttl dlock:job)" -le 100000 ]
 }
 
@@ -814,13 +814,13 @@ asked_twice() {
     sleep 0.2
     freeze 3
     dlock --release --owner=mine job
-    sleep 2 # over the end of the lease
+    sleep 2 # beyond the end of the lease
     end_hold
     ends_with 0 "$HOLDER"
-    equals "$(grep -v "the run used" "$T/held.err")" "" # by the length of its TTL
+    equals "$(grep -v "the run used" "$T/held.err")" "" # because of the length of its TTL
 }
 
-# released_on NUMBER OTHER...: released there alone, which the holder has seen when it has asked the others again.
+# released_on NUMBER OTHER...: releases the lock on that server alone; the holder has seen it once it has asked the others.
 released_on() {
     local i before=()
     for i in "${@:2}"; do before[i]=$(asked "$i"); done
@@ -898,7 +898,7 @@ released_on() {
 @test "a server that refuses the login causes a warning; a majority that does: exit 77" {
     quorum 3
     on 2 config set requirepass secret
-    # Warned of in each run where it is not the slowest by far.
+    # Each run whose slowest server is not far behind prints the warning.
     wait_until 10 fails_with 0 "unix://.*/2.sock\?db=0: .*NOAUTH" dlock job true
     on 3 config set requirepass secret
     fails_with 77 '[23] of 3 servers cannot be reached.*NOAUTH' dlock job touch "$T/ran"
@@ -963,7 +963,7 @@ released_on() {
     [[ $output == *'1 of 3 servers can be trusted; 2 are needed'* ]]
 }
 
-# status EXPRESSION: of the JSON object `s` of --status.
+# status EXPRESSION: evaluates it for the JSON object `s` of --status.
 status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
 succeeds_on() { dlock job true && wait_until 10 is_free_on "$1" && [ "$(on "$1" hexists '{dlock:job}:meta' success)" = 1 ]; }
@@ -998,7 +998,7 @@ runs_on_all() {
 
 @test "a quorum knows the newest run, even if a server has missed it" {
     quorum 3
-    wait_until 10 succeeds_on 2 # it may be the one that is slower, and then knows of nothing
+    wait_until 10 succeeds_on 2 # it may be the slower server, and then knows nothing
     stop_redis 3
     fails_with 1 '' dlock job false
     wait_until 10 is_free_on 2
@@ -1119,7 +1119,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     quorum 3
     dlock job true
     DLOCK_REDIS=$(url 1) "$HELPERS/next/dlock" job true
-    run dlock job echo ran # the refusal is told if it comes before the majority's answers
+    run dlock job echo ran # the refusal is reported if it arrives before the majority's answers
     equals "$status" 0
     grep -qx ran <<<"$output"
     fails_with 1 'free' dlock --status job
@@ -1138,9 +1138,9 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     "$HELPERS/next/dlock" --release --owner=me job
 }
 
-# asked_first NUMBER: the waiter has asked the first server so often.
+# asked_first NUMBER: the waiter has asked the first server at least NUMBER times.
 asked_first() { [ "$(on 1 info commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p')" -ge "$1" ]; }
-# open_in PID: its descriptors and threads.
+# open_in PID: counts its descriptors and threads.
 open_in() { ls "/proc/$1/fd" "/proc/$1/task" | wc -l; }
 
 @test "a waiter that keeps polling uses no more descriptors and threads than at first" {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a user of Redis has to be permitted, and what is said where something is
+# The permissions that a Redis user needs, and what is reported if one is
 # missing. The user is the manual's; each test takes one permission away.
 load ../lib/common
 load ../lib/queue
@@ -10,7 +10,7 @@ setup() {
     export DLOCK_REDIS=unix://locker:secret@$T/redis.sock
 }
 
-# without PERMISSION...: the manual's user without these, an empty server.
+# without PERMISSION...: sets up the manual's user without these, and an empty server.
 without() {
     manual_user >/dev/null
     redis acl setuser locker "${@/#/-}" >/dev/null
@@ -18,7 +18,7 @@ without() {
     redis script flush >/dev/null
 }
 
-# names COMMAND DLOCK ARGUMENTS...: refused at once; the text names user and command.
+# names COMMAND DLOCK ARGUMENTS...: it is refused at once; the message names user and command.
 names() {
     local command=$1 start=$(now)
     shift
@@ -29,7 +29,7 @@ names() {
     equals "$(redis exists dlock:job)" 0
 }
 
-# not_served COMMAND ACTION...: the same of an action on a lock that is held.
+# not_served COMMAND ACTION...: the same for an action on a held lock.
 not_served() {
     local command=$1
     shift
@@ -124,12 +124,12 @@ not_served() {
 }
 
 @test "a permission revoked while the lock is held does not count as a lost lock" {
-    hold_lock job -t 1h # looked at every ten seconds, and after news
+    hold_lock job -t 1h # checked every ten seconds, and after a notification
     redis acl log reset >/dev/null
     redis acl setuser locker -eval -evalsha -get -pttl -del >/dev/null
     redis pexpire dlock:job 3500000 >/dev/null
     wait_until 20 eval 'redis acl log | grep -q reason'
-    sleep 0.3 # nothing is to happen
+    sleep 0.3 # nothing must happen
     kill -0 "$(cat "$T/held")"
     equals "$(cat "$T/held.err")" ''
     manual_user >/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A server whose clock is set: the end of a lease moves only if somebody extends or
+# The server's clock is set: the end of a lease moves only if a client extends or
 # shortens it.
 load ../lib/common
 
@@ -10,7 +10,7 @@ setup() {
     export DLOCK_REDIS=unix://$T/redis.sock
 }
 
-# runs NAME [DLOCK ARGUMENTS...]: a run of 600 s in the background, which holds the lock now.
+# runs NAME [DLOCK ARGUMENTS...]: starts a run of 600 s, which holds the lock when this returns.
 runs() {
     local name=$1
     shift
@@ -19,7 +19,7 @@ runs() {
     wait_until 10 test -e "$T/$name.held"
 }
 
-# ends STATUS MILLISECONDS START: each of them ends with that, no later.
+# ends STATUS MILLISECONDS START: each of the runs must end with this status, and no later.
 ends() {
     local pid status
     for pid in "${PIDS[@]}"; do
@@ -59,7 +59,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
     wait "${PIDS[3]}" || status=$?
     equals "$status" 124
     wait "$beats"
-    wait_until 30 eval '(($(now) > begun + 17000))' # no lease that was not extended would last as long
+    wait_until 30 eval '(($(now) > begun + 17000))' # a lease that was not extended would not last as long
     kill -0 "${PIDS[@]:0:3}"
     kill "${PIDS[@]:0:3}"
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # One Cluster for all tests of this file. Its nodes 1 to 3 have a quarter of the
-# slots each, and stay; 4 has none until one test gives it some and kills it; 5 and
-# its replica 6, which have the rest, change places in another. The tests have names
-# of their own, by the node that has them; those which list all locks bear with
+# slots each, and stay; node 4 has none until one test gives it some and kills it; node 5 and
+# its replica 6, which have the rest, change places in another test. Each test has names
+# of its own, by the node that owns them; those that list all locks tolerate
 # what the others do to nodes meanwhile.
 load ../lib/common
 
 # --- the Cluster -------------------------------------------------------------
 
-# Ports that nothing listens on, below those that connections are given.
+# Ports that nobody listens on, below those that connections get.
 free_ports() {
     python3 - "$1" <<'P'
 import random, socket, sys
@@ -36,7 +36,7 @@ start_node() {
     disown
 }
 
-# cli NODE COMMAND...
+# cli NODE COMMAND...: runs redis-cli on this node.
 cli() { redis-cli -p "${PORT[$1]}" "${@:2}"; }
 
 node_is() { cli "$1" "${@:3}" | grep -q "$2"; }
@@ -79,7 +79,7 @@ setup() {
     export DLOCK_REDIS=$URL
 }
 
-# name NODE [TEXT]: of a lock in a slot of this node, and of this test alone.
+# name NODE [TEXT]: prints the name of a lock in a slot of this node, which only this test uses.
 name() {
     python3 - "$1" "${2:-$BATS_TEST_NUMBER}" <<'P'
 import binascii, itertools, sys
@@ -95,10 +95,10 @@ P
 slot() { cli 1 cluster keyslot "dlock:$1"; }
 is_free() { [ "$(cli "$1" exists "dlock:$2")" = 0 ]; }
 
-# told NODE NUMBER: so many connections of dlock, at least, listen there.
+# told NODE NUMBER: at least NUMBER connections of dlock listen there.
 told() { [ "$(cli "$1" client list | grep -cE 'name=dlock .* sub=[12] ')" -ge "$2" ]; }
 
-# begin_move SLOT FROM TO, move_key SLOT FROM TO, end_move SLOT FROM TO
+# begin_move SLOT FROM TO, move_key SLOT FROM TO, end_move SLOT FROM TO: the steps of a slot's move.
 begin_move() {
     cli "$3" cluster setslot "$1" importing "$(cli "$2" cluster myid)"
     cli "$2" cluster setslot "$1" migrating "$(cli "$3" cluster myid)"
@@ -147,11 +147,11 @@ end_move() {
 }
 
 @test "the computed slot of a key matches the specification and the server" {
-    # 0x31C3 is the check value of CRC16; the others are the specification's.
+    # 0x31C3 is the check value of CRC16; the others are from the specification.
     equals "$(cli 1 cluster keyslot 123456789)" $((0x31C3))
     local lock seed
     for lock in 123456789 '{user1000}.following' 'foo{{bar}}zap' 'foo{bar}{zap}' 'x{y' 'ü{ä}' "$(printf 'x%.0s' {1..1000})"; do
-        for seed in 1 2 3; do # two of them, at least, tell where its slot is, and that is believed for this slot alone
+        for seed in 1 2 3; do # at least two nodes report the slot's owner, which is believed for this slot alone
             run dlock -r "redis+cluster://127.0.0.1:${PORT[seed]}" --prefix= --retry-for=0 -n "$lock" true
             equals "$lock $status $output" "$lock 0 "
         done
@@ -283,7 +283,7 @@ B
         move_key "$key" 1 2
         sleep 0.3
     done
-    # The slot is still its old node's, the lock is at the new one, and its lease is extended there.
+    # The slot still belongs to the old node; the lock is on the new one, and its lease is extended there.
     wait_until 5 told 2 1
     sleep 2.5
     [ "$(cli 1 exists "dlock:$lock")" != 1 ]
@@ -394,15 +394,15 @@ all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ];
     is_free 1 "$lock"
 }
 
-# mover: a user of this test, by whom its clients are found on each node; in $DLOCK_REDIS from then on.
+# mover: makes a user for this test, by which its clients are found on each node; $DLOCK_REDIS uses it from now on.
 mover() {
     local node
     MOVER=mover$BATS_TEST_NUMBER
     for node in 1 2 3; do cli $node acl setuser "$MOVER" on '>pw' '~*' '&*' +@all; done
     export DLOCK_REDIS=redis+cluster://$MOVER:pw@127.0.0.1:${PORT[1]}
 }
-# movers NODE COUNT: at least so many clients of it are there. idle NODE LEAST MOST: there is one, and its last question
-# was so many seconds ago.
+# movers NODE COUNT: at least COUNT of its clients are there. idle NODE LEAST MOST: there is one, which last asked
+# between LEAST and MOST seconds ago.
 movers() { [ "$(cli "$1" client list | grep -c " user=$MOVER ")" -ge "$2" ]; }
 idle() {
     local seconds
@@ -421,7 +421,7 @@ idle() {
     begin_move "$slot" 2 1
     wait_until 10 idle 2 2 60
     end_hold
-    wait_until 10 idle 2 0 1 # it has asked for the release, and got TRYAGAIN
+    wait_until 10 idle 2 0 1 # it has asked for the release and got TRYAGAIN
     kill -0 "$HOLDER"
     for key in $(keys_of "$slot" 2); do move_key "$key" 2 1; done
     end_move "$slot" 2 1
@@ -453,8 +453,8 @@ idle() {
     dlock --force-release "$lock"
 }
 
-# ask_all OPTIONS[|COMMAND]... OUTAGE NAME: a dlock for each, in the background: ${ASKED[@]}, what the Nth from 0 says in
-# $T/said.N, and its status in $T/status.N.
+# ask_all OPTIONS[|COMMAND]... OUTAGE NAME: starts a dlock for each: ${ASKED[@]}; the output of the Nth, from 0, goes to
+# $T/said.N, and its status to $T/status.N.
 ask_all() {
     local number words=("${@:1:$#-2}") status
     ASKED=()
@@ -476,7 +476,7 @@ ask_all() {
     mover
     dlock --acquire -t 60s --owner=me "$lock" >/dev/null
     begin_move "$slot" 1 2
-    # The one try of -n has as long as the connection.
+    # The one try of -n may last as long as the connection's timeout.
     ask_all '--extend --owner=me' --status '--pause=60s --message=move' '-n --connect-timeout=60s -s|true' --retry-for=60s "$lock"
     wait_until 10 movers 1 4
     for key in $(keys_of "$slot" 1); do move_key "$key" 1 2; done
@@ -513,14 +513,14 @@ ask_all() {
     lock=$(name 5) other=$(name 5 other)
     export DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[1]}
     hold_lock "$lock" -t 30s
-    # For one all names take a minute, once its command runs.
+    # For one dlock, each lookup of a name takes a minute once its command runs.
     hold blind
     LD_PRELOAD=$HELPERS/fault_resolver.so dlock -t 30s --connect-timeout=500ms "$other" -- "$T/blind.sh" >/dev/null 2>"$T/blind.err" 3>&- 4>&- &
     blind=$!
     wait_until 10 test -e "$T/blind"
     wait_until 5 told 5 2
     wait_until 5 replicated
-    # The node that was its master names the other one "localhost", which nobody has looked up yet.
+    # The node that was its master calls the other one "localhost", a name that nobody has looked up yet.
     wait_until 5 node_is 6 OK cluster failover
     wait_until 10 node_is 6 role:master info replication
     wait_until 15 told 6 1
@@ -547,7 +547,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     wait_until 5 not node_is 4 PONG ping
     fails_with 69 'the Cluster has the key there, and Connection refused|node .*: Connection refused' \
         dlock --retry-for=0 "$lock" touch "$T/ran"
-    # Another test may have killed its node as well, and that may be found first.
+    # Another test may have killed its node as well, and that node may be found first.
     fails_with 69 "redis\+cluster://(127.0.0.1:${PORT[4]}|[a-z0-9.]*:${PORT[6]}): node .*: Connection refused" dlock --retry-for=0 --list
     wait "$HOLDER" || status=$?
     end_move "$slot" 4 1
@@ -593,7 +593,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     fake_nodes "MOVED $slot :@1"
     fails_with 69 'redirected 16 times' dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 job touch "$T/ran"
     end_fakes
-    # Each in time, and all of them not.
+    # Each redirection is in time, but not all of them together.
     fake_nodes "0.3 MOVED $slot :@2" "0.3 MOVED $slot :@1"
     fails_with 69 'redirected [12] times until time was out' \
         dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --connect-timeout=500ms --retry-for=0 job touch "$T/ran"
@@ -618,7 +618,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     local lock slot error
     lock=$(name 2) slot=$(slot "$lock")
     for error in 'CLUSTERDOWN The cluster is down' 'LOADING Redis is loading' 'MASTERDOWN Link with MASTER is down'; do
-        fake_nodes "$error" "MOVED $slot 127.0.0.1:@1" # which is not believed as long as that one is down
+        fake_nodes "$error" "MOVED $slot 127.0.0.1:@1" # the redirection is not believed while that node is down
         run dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${PORT[1]}" "$lock" echo ran
         equals "$status $output" '0 ran'
         fails_with 69 "node 127.0.0.1:${FAKE[0]}: (it answered|the Cluster has the key there, and it answered): $error; tried [2-9]" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The table "Sharing locks with other clients" of the manual, row by row. A
-# client that can be had is itself the other side; of the rest, what they send.
-# Where npm packages are not found by themselves: NODE_PATH names the folders of
+# client that can be installed is itself the other side; for the rest, the tests send what it sends.
+# For npm packages that are not found by themselves, NODE_PATH names the folders of
 # redlock, and of ioredis.
 load ../lib/common
 setup() {
@@ -13,8 +13,8 @@ setup() {
 }
 
 # Each client is a command in THEM, with the actions acquire, release and
-# extend, and a name for the lock in THEIRS; dlock needs the words in US for
-# the same lock, and KEY is where it is in Redis.
+# extend, and a name for the lock in THEIRS; dlock needs the arguments in US for
+# the same lock, and KEY is its key in Redis.
 
 redis_py() {
     local python=python3
@@ -32,7 +32,7 @@ redlock() {
     THEM=(node "$CLIENTS/redlock.js") THEIRS=locks:reports KEY=locks:reports US=(--prefix= locks:reports)
 }
 
-# laravel REDIS_PREFIX CACHE_PREFIX WHOLE: the first two as in .env, and what comes of them.
+# laravel REDIS_PREFIX CACHE_PREFIX WHOLE: the first two as in .env, and the prefix that they result in.
 laravel() {
     php -r 'exit(extension_loaded("redis") && stream_resolve_include_path("Illuminate/Redis/autoload.php")
         && stream_resolve_include_path("Illuminate/Cache/autoload.php") ? 0 : 1);' 2>/dev/null ||
@@ -55,18 +55,18 @@ parse() {
 }
 redisson() { by_hand redisson reports --prefix= reports; }
 
-# them ACTION ARGUMENTS...: what the client does to the lock.
+# them ACTION ARGUMENTS...: the client does this to the lock.
 them() { "${THEM[@]}" "$1" "$THEIRS" "${@:2}"; }
 
-# refused ACTION ARGUMENTS...: the client says no, and not that something is wrong.
+# refused ACTION ARGUMENTS...: the client is refused, and reports no other error.
 refused() { fails_with 1 '^$' them "$@"; }
 
-# A dlock has asked the server, and stays.
+# A dlock has asked the server, and still runs.
 one_waits() { redis client list | grep -q name=dlock; }
 
 key_is_gone() { [ "$(redis exists "$KEY")" = 0 ]; }
 
-# What they hold we do not get; what they release we do.
+# While the client holds the lock, dlock does not get it; once the client releases it, dlock does.
 they_keep_us_out() {
     local token
     token=$(them acquire 60000)
@@ -78,7 +78,7 @@ they_keep_us_out() {
     them release "$token"
     run dlock -n "${US[@]}" -- sh -c 'echo "$DLOCK_HELD_KEY"'
     equals "$status $output" "0 $KEY"
-    # One that waits has it after the release, and well before the expiry.
+    # A waiting dlock gets it after the release, well before the expiry.
     token=$(them acquire 60000)
     dlock -w 30 "${US[@]}" echo ran >"$T/out" 3>&- 4>&- &
     local waiter=$!
@@ -88,7 +88,7 @@ they_keep_us_out() {
     equals "$(cat "$T/out")" ran
 }
 
-# What they leave behind is ours at its expiry, and not before.
+# A lock that the client leaves behind goes to dlock at its expiry, not before.
 they_expire() {
     local start
     start=$(now)
@@ -99,7 +99,7 @@ they_expire() {
     within 7000 "$start"
 }
 
-# What they extend we wait for.
+# dlock waits for a lock that the client extends.
 they_extend() {
     local token
     token=$(them acquire 60000)
@@ -108,7 +108,7 @@ they_extend() {
     wait_until 10 one_waits
     them extend "$token" 3600000
     [ "$(redis pttl "$KEY")" -gt 3000000 ]
-    set_wall 3000 # of the server, which ends what is over
+    set_wall 3000 # the server's, which removes expired keys
     fails_with 75 '' dlock -n "${US[@]}" touch "$T/ran"
     equals "$(cat "$T/out")" ''
     set_wall 3700
@@ -117,14 +117,14 @@ they_extend() {
     [ ! -e "$T/ran" ]
 }
 
-# hold_ours [DLOCK-ARGUMENTS...]: we hold the lock that US names.
+# hold_ours [DLOCK-ARGUMENTS...]: dlock holds the lock that US names.
 hold_ours() {
     local name=${US[-1]}
     rm -f "$T/held" "$T/held.end"
     hold_lock "$name" "${US[@]:0:${#US[@]}-1}" "$@"
 }
 
-# What we hold they do not get, nor touch; what we release they do.
+# While dlock holds the lock, the client neither gets nor changes it; once dlock releases it, the client gets it.
 we_keep_them_out() {
     hold_ours --owner=ours-0123 -t 60
     equals "$(redis get "$KEY")" ours-0123
@@ -138,7 +138,7 @@ we_keep_them_out() {
     [ "$(redis get "$KEY")" != ours-0123 ]
 }
 
-# After our lease it may be theirs; then our end takes nothing from them.
+# After dlock's lease the client may get the lock; the end of dlock then takes nothing away.
 we_leave_them_theirs() {
     hold_ours -t 1s --on-expire=warn
     wait_until 10 key_is_gone
@@ -150,7 +150,7 @@ we_leave_them_theirs() {
     them release "$token"
 }
 
-# With the token that the command is told, they release our lock, which stops us.
+# With the token that the command is given, the client releases dlock's lock, and the command is stopped.
 they_release_ours() {
     run dlock -t 60 "${US[@]}" -- sh -c '"$@" "$DLOCK_HELD_OWNER"; sleep 20' sh "${THEM[@]}" release "$THEIRS"
     equals "$status" 124
@@ -158,14 +158,14 @@ they_release_ours() {
     key_is_gone
 }
 
-# With it they extend our lease too: the command lives on beyond the first one.
+# With the token the client extends dlock's lease too: the command outlives its first lease.
 they_extend_ours() {
     run dlock -t 2s "${US[@]}" -- sh -c '"$@" "$DLOCK_HELD_OWNER" 60000 && sleep 2.5 && echo "lived on"' sh "${THEM[@]}" extend "$THEIRS"
     equals "$status $output" '0 lived on'
     key_is_gone
 }
 
-# promises NAME...: each in turn, on an empty server; names the one that is not kept.
+# promises NAME...: checks each in turn, on an empty server; names the one that is broken.
 promises() {
     local promise
     for promise; do
@@ -174,7 +174,7 @@ promises() {
         redis flushall
     done
 }
-# What holds while one of both has the lock, and what comes after the end of a lease.
+# What holds while one side has the lock, and what happens after the end of a lease.
 we_exclude_each_other() { promises they_keep_us_out we_keep_them_out they_release_ours; }
 the_next_one_keeps_it() { promises they_expire we_leave_them_theirs; }
 
@@ -196,7 +196,7 @@ the_next_one_keeps_it() { promises they_expire we_leave_them_theirs; }
 @test "redlock 5, extended, keeps dlock out until its new end" { redlock 5; they_extend; }
 @test "redlock 5 can extend dlock's lease with dlock's token" { redlock 5; they_extend_ours; }
 
-# several_keys MAJOR: one lock of redlock's over several keys.
+# several_keys MAJOR: one redlock lock on several keys.
 several_keys() {
     redlock "$1"
     local token
@@ -218,7 +218,7 @@ several_keys() {
 @test "redlock 4 on several keys acquires none of them if dlock holds one" { several_keys 4; }
 @test "redlock 5 on several keys acquires none of them if dlock holds one" { several_keys 5; }
 
-# What both versions send where redlock itself is not to be had: all keys free, then SET with PX.
+# What both versions send, for a machine without redlock: if no key exists, SET each with PX.
 @test "redlock's script for several keys, sent by hand, acquires none of them if dlock holds one" {
     local script="for _, key in ipairs(KEYS) do if redis.call('exists', key) == 1 then return 0 end end
         for _, key in ipairs(KEYS) do redis.call('set', key, ARGV[1], 'PX', ARGV[2]) end return #KEYS"
@@ -289,8 +289,8 @@ several_keys() {
 @test "each version of Laravel uses the keys that the manual gives" {
     local redis_prefix cache_prefix whole
     while read -r redis_prefix cache_prefix whole; do
-        # This is version 8, which ends the prefix of the cache with a colon as
-        # 9 and 10 do; of later ones only the sum of both prefixes counts.
+        # This is version 8, which ends the cache prefix with a colon, as
+        # 9 and 10 do; for later versions only both prefixes together count.
         laravel "$redis_prefix" "${cache_prefix/#-/}" "$whole"
         grep -qF -- "$whole" "$TESTS/../doc/dlock-clients.7" || { echo "not in the manual: $whole"; false; }
         they_keep_us_out

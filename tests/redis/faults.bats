@@ -9,7 +9,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     local late mode jobs
-    # Beyond the end of the lease, and so far that dlock does not wait for it.
+    # Beyond the end of the lease, by so much that dlock does not wait for it.
     for late in 2.2 4; do
         rm -f "$T"/ready* "$T/go"
         jobs=()
@@ -31,7 +31,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
             jobs=("${jobs[@]:1}")
             not grep -q lost "$T/err$mode"
             dlock --ran-within=1m "job$mode"
-            # A later one that shares it finds no run without an end.
+            # A later sharer finds no run without an end.
             fails_with 1 '^$' dlock $mode "job$mode" -- false
             dlock --status --json "job$mode" | grep '"losses":0' | grep -q '"failures_in_a_row":1'
         done
@@ -69,8 +69,8 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
         kill -STOP "$(cat "$T/redis.pid")"
         touch "$T/go"
         wait_until 10 gone "$(cat "$T/ready")"
-        # The tries without a signal end after 5 s, by a clock that stands otherwise. A window that changes its size
-        # cuts none short.
+        # The tries without a signal end after 5 s, by a clock that otherwise stands still. A change of the window's size
+        # shortens none.
         for second in 1 2 3; do
             kill -WINCH "$dlock" 2>/dev/null && kill -"$signal" "$dlock" && rest 0.3
             set_boot =8640$second
@@ -105,7 +105,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     equals "$status" 0
     grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
     equals "$(wc -l <"$T/held.err")" 1
-    # It tries for five seconds, and no longer.
+    # dlock tries for five seconds and no longer.
     within 6000 "$start"
 }
 
@@ -189,7 +189,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     fails_with 77 'NOPERM|permissions|The user executing' dlock -r "unix://bob:pw@$T/redis.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis -a secret --no-auth-warning exists dlock:job)" 0
-    # hset was missing; CLIENT SETNAME is a nicety.
+    # Without hset the lock cannot be acquired; CLIENT SETNAME is optional.
     redis -a secret --no-auth-warning acl setuser bob +hset
     run dlock -r "unix://bob:pw@$T/redis.sock" job true
     equals "$status$output" 0
@@ -219,7 +219,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
 @test "the reply to an acquire is lost: the request is repeated with the same token, the command runs once, nothing is left" {
     start_redis
-    # Scripts are known already, so that the first call is the take itself.
+    # The server knows the scripts already, so the first call is the one that acquires.
     dlock -r "$URL" other true
     fake_redis lose=1 "$T/redis.sock"
     run dlock -r "unix://$T/fake.sock" job -- sh -c 'echo ran; redis-cli -s "$T/redis.sock" hget "{dlock:job}:meta" takes'
@@ -273,8 +273,8 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     done
 }
 
-# next_waits [ARGUMENTS...]: another waits for the lock; once it has it, it opens the gate at which a
-# fake server stands that has carried out what it was sent, and then loses the answer.
+# next_waits [ARGUMENTS...]: another process waits for the lock; once it holds it, it opens the gate of a
+# fake server, which has then carried out a request and loses the reply.
 next_waits() {
     hold next
     dlock -r "$URL" "$@" job -- sh -c 'redis-cli -s "$T/redis.sock" rpush gate open >/dev/null; exec "$T/next.sh"' \
@@ -302,7 +302,7 @@ next_keeps_it() {
     equals "$status ${#lines[@]}" '0 1'
     [[ $output == "released job, held by "*" (pid $HOLDER"* ]]
     next_keeps_it
-    # What is remembered is no more than that request: the next one is done.
+    # Only that one request is remembered: the next one is carried out.
     dlock -r "$URL" --acquire job >/dev/null
     dlock -r "$URL" --force-release job >/dev/null
     is_free
@@ -340,7 +340,7 @@ next_keeps_it() {
     start_redis
     dlock -r "$URL" other true
     fake_redis first=3700 "$T/redis.sock"
-    # The lease of the second try would outlive the run by far, were it left.
+    # The second try's lease would far outlast the run if it were left.
     run dlock -r "unix://$T/fake.sock" -t 4s --connect-timeout=8 job echo ran
     equals "$status $output" '0 ran'
     is_free
@@ -351,14 +351,14 @@ next_keeps_it() {
     dlock -r "$URL" other true
     torture_proxy redis
     ask_proxy redis partition 0 1
-    # Its clock is the test's: the answer comes when 95 % of the lease have passed.
+    # Its clock is the test's: the reply arrives when 95 % of the lease have passed.
     with_suspends dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --retry-for=160 job -- \
         sh -c 'echo "$DLOCK_FENCE" >"$T/fence"' 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
     echo "$dlock" >"$T/dlock.pid"
     wait_until 10 not is_free
     suspended 95
-    # The answer arrives, and the release does not.
+    # The reply arrives, but the release does not.
     ask_proxy redis partition 1 0
     wait_until 10 grep -q 'waiting .*: the lock was acquired, but its lease ended before the answer arrived' "$T/err"
     ask_proxy redis reset
@@ -375,12 +375,12 @@ next_keeps_it() {
     start_redis
     dlock -r "$URL" other true
     fake_redis lose=1,700 "$T/redis.sock"
-    # The key lives two seconds from the first try; the reply to the second comes late.
+    # The key lives for two seconds from the first try; the reply to the second arrives late.
     run dlock -r "unix://$T/fake.sock" -t 2s --grace=0 job -- \
         sh -c 'while :; do redis-cli -s "$T/redis.sock" exists dlock:job >>"$T/seen"; done'
     [ "$status" -eq 124 ]
     [ "$(grep -c 1 "$T/seen")" -gt 5 ]
-    # What was asked in the very last moment may have seen it gone.
+    # A request in the very last moment may have found it gone.
     [ "$(grep -c 0 "$T/seen")" -le 2 ]
 }
 
@@ -403,7 +403,7 @@ next_keeps_it() {
 @test "a connection that breaks unnoticed does not keep the last check from finding an extension" {
     start_redis
     hold_lock job -r "$URL" -t 4s --grace=1s
-    sleep 2.3 # the next look is the one at three seconds
+    sleep 2.3 # the next check is the one at three seconds
     redis pexpire dlock:job 60000
     redis client kill type normal skipme yes
     sleep 2.5
@@ -436,7 +436,7 @@ P
 @test "dlock gives the lock back if it gives up after a lost reply" {
     start_redis
     dlock -r "$URL" other true
-    # It is asked again at once, and may not answer that then.
+    # dlock repeats the request at once, and the fake server may refuse it then.
     fake_redis lose=1 "$T/redis.sock" CONFIG SET maxmemory 1
     fails_with 69 'OOM' dlock -r "unix://$T/fake.sock" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -495,7 +495,7 @@ P
     stop_redis
     start=$(now)
     touch "$T/held.end"
-    # Its command is gone: it tries to release.
+    # Its command has ended: it tries to release.
     wait_until 10 not has_command "$dlock"
     kill -TERM "$dlock"
     wait "$dlock" || status=$?
@@ -549,7 +549,7 @@ P
 @test "a list of past requests that is cut off inside a long entry costs the server no time" {
     start_redis
     hold_lock job -s -r "unix://$T/redis.sock" -t 60
-    # As after some force-releases of a lock that many shared.
+    # As after several force-releases of a lock with many sharers.
     redis hset '{dlock:job}:meta' requests "$(printf 'id - '; for i in {1..41}; do printf '%0999d ' "$i"; done)" >/dev/null
     local status=0 start=$(now)
     dlock -r "unix://$T/redis.sock" --force-release job

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The fence of a lock rises whatever happens to the server.
+# The fence of a lock keeps rising whatever happens to the server.
 BACKEND=redis
 load ../both/backend
 load ../lib/fence
@@ -34,7 +34,7 @@ load ../lib/fence
     rises
     rises -r "unix://$T/replica.sock"
     rises
-    # One that has all of it, and a clock that is behind.
+    # A server with all the data, and a clock that is behind.
     set_wall -7200
     LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis behind
     off_by -7200 "$(redis-cli -s "$T/behind.sock" time | head -1)000000"

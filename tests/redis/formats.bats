@@ -42,7 +42,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
 
 @test "a key whose type changes during a run is a lost lock" {
     hold_lock job -t 60
-    # At once: a key that is gone for a moment is a loss by itself.
+    # In one step: a key that is gone for a moment would already be a loss.
     redis eval "redis.call('del', KEYS[1]) return redis.call('lpush', KEYS[1], 'x')" 1 dlock:job
     local status=0
     wait "$HOLDER" || status=$?
@@ -62,7 +62,7 @@ setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
     local action
     for action in --status '--status --json' --wait-until-free --ran-within=1h; do
         # shellcheck disable=SC2086
-        fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock $action job # not free
+        fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock $action job # the lock is not free
     done
     dlock other true
     fails_with 0 '^other ' dlock --list --all
@@ -125,7 +125,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
 @test "an extension by another client is adopted: the command outlives its first lease" {
     hold_lock job --owner=me -t 3s
     redis pexpire dlock:job 60000
-    # The first lease is over when this is: the command must have outlived it.
+    # The first lease has ended by then: the command must have outlived it.
     sleep 3.2
     kill -0 "$(cat "$T/held")"
     end_hold
@@ -140,7 +140,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     wait "$HOLDER" || status=$?
     equals "$status" 124
     within 12000 "$start"
-    # Otherwise the key would be gone, which is a lost lock.
+    # Otherwise the key would be gone, which would be a lost lock.
     grep -q 'the lease, last set to 1.5s, ends in .*; stopping' "$T/held.err"
 }
 
@@ -164,7 +164,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     touch "$T/over"
     wait "$second"
     equals "$(redis exists dlock:job)" 0
-    # A run before it with the same token does not hide a lost lock either.
+    # An earlier run with the same token does not hide a lost lock either.
     fails_with 124 'the lock (is lost|was lost before the command ended)' dlock --owner=me job -- redis-cli -s "$T/redis.sock" del dlock:job
 }
 
@@ -190,10 +190,10 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     hold_lock job -r "unix://bob:secret@$T/redis.sock"
     run tr '\0' ' ' </proc/$HOLDER/cmdline
     [[ $output != *secret* && $output != *bob* && $output == *redis.sock* ]]
-    # The command's own words are left alone.
+    # The command's own arguments are left alone.
     run dlock -r "unix://bob:secret@$T/redis.sock" job2 echo "unix://bob:secret@$T/redis.sock"
     equals "$output" "unix://bob:secret@$T/redis.sock"
-    # Where somebody put a comma for a blank, it is one path.
+    # Two URLs with a comma instead of a blank between them would be one path.
     fails_with 64 'contains another URL' dlock -r "unix://$T/redis.sock,redis://:secret@h" job touch "$T/ran"
     [[ $output != *secret* && ! -e $T/ran ]]
 }
@@ -279,7 +279,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     redis hset '{dlock:job}:meta' slots x
     fails_with 75 'acquired by .*, one of those who share it' dlock -v -n --slots=2 job touch "$T/ran"
     redis hset '{dlock:job}:meta' slots 2
-    redis set '{dlock:job}:holders' x # of which the server tells no number
+    redis set '{dlock:job}:holders' x # the server reports no number for this
     fails_with 75 'held by ' dlock -v -n --slots=2 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -302,7 +302,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     within 2000 "$start"
 }
 
-# to_format_1 NAME: the record of the lock's exclusive holder becomes one of format 1.
+# to_format_1 NAME: turns the record of the lock's exclusive holder into one of format 1.
 to_format_1() {
     python3 - "$(redis hget "{dlock:$1}:meta" record)" <<'END' | redis -x hset "{dlock:$1}:meta" format 1 record >/dev/null
 import json, sys

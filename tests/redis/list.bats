@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Looking at locks in a Redis that has much else in it.
+# Reading the state of locks in a Redis that holds much else.
 load ../lib/common
 
 setup() {
@@ -83,7 +83,7 @@ shared 0
     equals "$(python3 -c 'import json, sys; s = json.loads(sys.argv[1]); print(s["locked"], s["owner"], s["waiters"])' "$output")" 'True me None'
     run dlock --force-release job
     equals "$status" 0
-    # A shared one, whose set or record was tampered with.
+    # A shared lock whose set or record was tampered with.
     dlock --acquire -s -t 60s --owner=me shared >/dev/null
     dlock --acquire -s -t 60s --owner=you shared >/dev/null
     for owner in me you; do redis set "{dlock:shared}:holder:$owner" '{nonsense' PX 60000 >/dev/null; done
@@ -92,10 +92,10 @@ shared 0
     for owner in me you; do dlock --release --owner="$owner" shared; done
     dlock --acquire --slots=2 -t 60s --owner=me slots >/dev/null
     redis del '{dlock:slots}:holder:me' >/dev/null
-    run dlock -n --slots=2 slots -- sh -c 'echo $DLOCK_SLOT' # the other one is taken all the same
+    run dlock -n --slots=2 slots -- sh -c 'echo $DLOCK_SLOT' # the other slot is acquired all the same
     equals "$output" 1
     redis del '{dlock:slots}:slots' >/dev/null
-    fails_with 75 '' dlock -n --slots=2 slots true # which are taken?
+    fails_with 75 '' dlock -n --slots=2 slots true # it is unknown which slots are taken
     redis del '{dlock:slots}:holders' >/dev/null
     fails_with 75 '' dlock -n --slots=2 slots true
     fails_with 75 '' dlock -n slots true
@@ -174,7 +174,7 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
 
 @test "if the database is refused, --release, --extend and --force-release change no lock in another database" {
     dlock --acquire -t 60s --owner=other job >/dev/null
-    fails_with 1 '' dlock -r "unix://$T/redis.sock" --force-release another # the script is known there
+    fails_with 1 '' dlock -r "unix://$T/redis.sock" --force-release another # the server knows the script there
     fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --force-release job
     local action
     for action in "--extend -t 2h" --release; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Where the password comes from, and that nobody else sees it.
+# Where the password comes from, and that nobody else can see it.
 load ../lib/common
 setup() {
     common_setup
@@ -8,20 +8,20 @@ setup() {
     PASSWORD=s3cret-word
 }
 
-# A server that wants this password of its default user.
+# Starts a server that requires this password of its default user.
 start_locked() {
     start_redis redis --requirepass "${1:-$PASSWORD}"
     REDISCLI_AUTH=${1:-$PASSWORD} redis acl setuser bob on ">${1:-$PASSWORD}" '~*' '&*' +@all >/dev/null
 }
 
-# password_file NAME TEXT: a file that nobody else can read; printf's escapes.
+# password_file NAME TEXT: makes a file that nobody else can read; TEXT has printf's escapes.
 password_file() {
     # shellcheck disable=SC2059
     printf "$2" >"$T/$1"
     chmod 600 "$T/$1"
 }
 
-# takes [DLOCK ARGUMENTS...]: the lock is to be had.
+# takes [DLOCK ARGUMENTS...]: the lock can be acquired.
 takes() {
     run dlock "$@" job echo in
     equals "$status $output" '0 in'
@@ -36,7 +36,7 @@ takes() {
     takes -r "$URL" --password-file="$T/good"
     CREDENTIALS_DIRECTORY=$T takes -r "$URL"
     REDISCLI_AUTH=$PASSWORD takes -r "$URL"
-    # A weaker one that is wrong does not matter, a stronger one does.
+    # A wrong password in a weaker source does not matter, in a stronger one it does.
     password_file wrong wrong
     DLOCK_PASSWORD_FILE=$T/wrong REDISCLI_AUTH=wrong takes -r "unix://:$PASSWORD@$T/redis.sock"
     CREDENTIALS_DIRECTORY=$T DLOCK_PASSWORD_FILE=$T/nowhere takes -r "unix://bob:$PASSWORD@$T/redis.sock"
@@ -109,7 +109,7 @@ takes() {
 }
 
 @test "a password file that cannot be used: exit 78 or 77 naming the file, and nothing is run" {
-    # refused STATUS TEXT: with $T/word, as the option and as the credential.
+    # refused STATUS TEXT: with $T/word, both as the option and as the credential.
     refused() {
         fails_with "$1" "the password file $T/word: $2" dlock -r "$URL" --password-file="$T/word" --fallback=file job touch "$T/ran"
         [ -L "$T/dlock.password" ] || ln -s word "$T/dlock.password"
@@ -138,15 +138,15 @@ takes() {
     [[ $output == *'"code":"INVALID_CONFIG"'* ]]
     rm "$T/word"
     password_file word "$PASSWORD"
-    chmod 640 "$T/word" # a group is trusted
+    chmod 640 "$T/word" # the user's own group is trusted
     fails_with 69 'No such file' dlock -r "$URL" --password-file="$T/word" --retry-for=0 job true
     [ "$(id -u)" -eq 0 ] || chmod 000 "$T/word"
     [ "$(id -u)" -eq 0 ] || refused 77 'Permission denied'
 }
 
-# has_pipe PID: it has the pipe open.
+# has_pipe PID: the process has the pipe open.
 has_pipe() { ls -l "/proc/$1/fd" 2>/dev/null | grep -q "$T/silent"; }
-# reads_pipe COMMAND...: in the background, with a pipe $T/silent that has a writer; it reads from that.
+# reads_pipe COMMAND...: runs it in the background until it reads from the pipe $T/silent, which has a writer.
 reads_pipe() {
     "$@" >"$T/said" 2>&1 3>&- 4>&- &
     READER=$!
@@ -175,7 +175,7 @@ reads_pipe() {
         equals "$status $(cat "$T/said")" '143 '
     done
     unset CREDENTIALS_DIRECTORY
-    # A writer that goes on for ever, too slowly to be too long.
+    # A writer that writes for ever, too slowly for its text to be too long.
     sh -c 'while :; do printf x; sleep 0.1; done' >"$T/silent" 3>&- 4>&- &
     echo $! >"$T/slow.pid"
     suspended 0
@@ -217,7 +217,7 @@ reads_pipe() {
     fails_with 77 'it requires no password, but the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
 }
 
-# passes_on [DLOCK ARGUMENTS...]: the command's environment is the caller's, with what dlock sets for the command.
+# passes_on [DLOCK ARGUMENTS...]: the command's environment is the caller's, plus what dlock sets for it.
 passes_on() {
     local set='^(DLOCK_(NAME|FENCE|EXPIRES_AT|HELD|SLOT)|DLOCK_HELD_[A-Z]*|_)='
     dlock "$@" job env | grep -vE "$set" | sort >"$T/inside"
@@ -233,10 +233,10 @@ passes_on() {
     REDISCLI_AUTH=another passes_on -r "$URL" --password-file="$T/good"
     DLOCK_REDIS="redis://a:$PASSWORD@h1/1 rediss+cluster://:$PASSWORD@h2,h3" passes_on --backend=file --lock-dir="$T/locks"
     REDISCLI_AUTH=$PASSWORD passes_on -r "unix://$T/nowhere" --retry-for=0 --fallback=file --lock-dir="$T/locks"
-    # A lock inside itself changes nothing, either.
+    # A lock inside itself changes nothing either.
     DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" run dlock job -- dlock job env
     [[ $status -eq 0 && $output == *"DLOCK_REDIS=unix://:$PASSWORD@$T/redis.sock"* ]]
-    # The command line's password is in no variable.
+    # No variable holds the command line's password.
     run dlock -r "unix://bob:$PASSWORD@$T/redis.sock" job env
     [[ $status -eq 0 && $output != *$PASSWORD* ]]
 }
@@ -252,7 +252,7 @@ passes_on() {
     DLOCK_REDIS="unix://bob:$PASSWORD@$T/redis.sock" run dlock -t 60 job -- sh -c 'dlock --extend && dlock --release && echo ok'
     equals "$status $output" '0 ok'
     unset DLOCK_PASSWORD_FILE DLOCK_REDIS
-    # A configuration file that has the server with its password counts inside, too.
+    # A configuration file with the server and its password applies inside, too.
     mkdir -p "$T/home/.config/dlock"
     echo "redis = unix://bob:$PASSWORD@$T/redis.sock" >"$T/home/.config/dlock/dlock.conf"
     chmod 600 "$T/home/.config/dlock/dlock.conf"
@@ -274,7 +274,7 @@ passes_on() {
     cd "$T"
     run dlock -r "$URL" --password-file=good job -- sh -c "cd / && $inside"
     [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
-    # The same server in a variable, a file or a credential has it.
+    # A variable, a file or a credential for the same server has the password.
     DLOCK_REDIS="  $with " run dlock job -- sh -c "$inside"
     [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
     CREDENTIALS_DIRECTORY=$T && password_file dlock.password "$PASSWORD"
@@ -284,13 +284,13 @@ passes_on() {
     unset CREDENTIALS_DIRECTORY
     DLOCK_REDIS=$with run dlock -r "$with" job -- sh -c "$inside"
     [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
-    # Only on the command line.
+    # The password is only on the command line.
     local reason='a password on the command line of the dlock around it is not passed on'
     fails_with 77 "NOAUTH .*$reason" dlock -r "unix://:$PASSWORD@$T/redis.sock" job -- dlock --extend
     fails_with 78 "DLOCK_HELD: redis: there is a user but no password: .*$reason" dlock -r "$with" job -- dlock --extend
     fails_with 0 "job: cannot ask the store of the lock that this runs under: .*$reason" \
         dlock -r "$with" job -- dlock --backend=auto --lock-dir="$T/locks" job true
-    # The inner one is given it.
+    # The inner dlock is given the password.
     run dlock -r "$with" job -- dlock --password-file="$T/good" --extend
     equals "$status" 0
     run dlock -r "$with" job -- dlock -r "$with" --extend
@@ -347,7 +347,7 @@ passes_on() {
     cat "$T/report" >>"$T/out"
     grep -q SERVICE "$T/out" || grep -q refused "$T/out"
     not grep "$PASSWORD" "$T/out"
-    # Nor does a URL that is wrong.
+    # An invalid URL does not show it either.
     local url
     for url in "redis:/bob:$PASSWORD@host" "bob:$PASSWORD@host" "redis://bob:$PASSWORD@" "redis://bob:$PASSWORD@host:x" \
         "redis+sentinel://bob:12/$PASSWORD@host" "redis://bob:$PASSWORD%@host" "redis://bob:$PASSWORD/@host" "http://bob:$PASSWORD@host" "unix://bob:$PASSWORD@path"; do
@@ -384,7 +384,7 @@ passes_on() {
     [[ $output != *$PASSWORD* ]]
 }
 
-# leaves_core COMMAND...: whether it leaves a core where SIGSEGV ends it.
+# leaves_core COMMAND...: true if the command leaves a core file when SIGSEGV ends it.
 leaves_core() {
     python3 - "$T" "$@" <<'P'
 import os, resource, signal, subprocess, sys, time
@@ -451,7 +451,7 @@ P
     REDISCLI_AUTH=$PASSWORD redis acl setuser bob '>new' "<$PASSWORD" >/dev/null
     REDISCLI_AUTH=$PASSWORD redis client kill user bob >/dev/null
     wait_until 20 eval 'REDISCLI_AUTH=$PASSWORD redis acl log | grep -qx auth' # it has been refused
-    sleep 0.3 # nothing is to happen
+    sleep 0.3 # nothing must happen
     kill -0 "$(cat "$T/held")"
     not grep -q 'lost' "$T/held.err"
     end_hold
@@ -464,8 +464,8 @@ P
     chmod 777 "$T/redis.sock"
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-    # The command is dlock's child, and its parent's environment is what it reads.
-    # A password that is not used is a password.
+    # The command is dlock's child, and reads its parent's environment.
+    # A password that is not used is still a password.
     mkdir -m 777 "$T/theirs"
     local backend
     for backend in redis file; do

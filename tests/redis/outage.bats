@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
-# A server in trouble is an outage: retried for as long as was asked, and then
-# told; no lock is taken or lost by it.
+# A server in trouble is an outage, which is retried for as long as requested and then
+# reported; it neither acquires nor loses a lock.
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock; }
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 answers() { redis ping | grep -q "$1"; }
 
-# Takes the lock within an outage that COMMAND ends.
-taken_after() { # ERROR COMMAND...
+# Acquires the lock during an outage that COMMAND ends.
+taken_after() { # taken_after ERROR COMMAND...
     local error=$1
     shift
     fails_with 69 "it answered: $error.*; tried [2-9] times in ([3-9]..ms|[0-9.]+s); the command was not run" \
@@ -30,7 +30,7 @@ taken_after() { # ERROR COMMAND...
     local start=$(now)
     fails_with 69 'tried (once, for|2 times in) [0-9]' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --retry-for=1s job touch "$T/ran"
     [ $(($(now) - start)) -ge 1000 ]
-    # One more second is for giving back what it may have taken.
+    # dlock may need one more second to give back a lock that it may have acquired.
     within 5000 "$start"
     [ ! -e "$T/ran" ]
     local action
@@ -68,12 +68,12 @@ taken_after() { # ERROR COMMAND...
             dlock --status --retry-for=0 job; echo $? >>"$T/status"; mv "$T/away" "$T/redis.sock"; exit "$(head -n 1 "$T/status")"'
     equals "$(cat "$T/status")" $'69\n69'
     [ ! -e "$T/ran" ]
-    # It answers within the outage.
+    # The store answers within --retry-for.
     # shellcheck disable=SC2016
     fails_with 0 'already holds the lock' dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock -v --retry-for=20s job touch "$T/ran" &
         sleep 0.5; mv "$T/away" "$T/redis.sock"; wait $!'
     [ -e "$T/ran" ]
-    # A line that no ancestor has added may be an old one.
+    # An entry of DLOCK_HELD that no ancestor has added may be an old one.
     # shellcheck disable=SC2016
     dlock -r "$URL" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"'
     mv "$T/redis.sock" "$T/away"
@@ -109,7 +109,7 @@ taken_after() { # ERROR COMMAND...
     waiter=$!
     wait_until 10 sh -c "redis-cli -s '$T/redis.sock' hlen '{dlock:job}:waiters' | grep -q 1"
     local i since=$(now)
-    for i in {1..10}; do redis expire dlock:job 1000 >/dev/null; sleep 0.3; done # the first one asks each time
+    for i in {1..10}; do redis expire dlock:job 1000 >/dev/null; sleep 0.3; done # the first waiter asks each time
     waited=$(($(now) - since))
     stop_redis
     local status=0
@@ -159,7 +159,7 @@ E
     dlock=$!
     wait_until 10 grep -q 'thread that watches the lease' "$T/err"
     kill -STOP "$(cat "$T/redis.pid")"
-    sleep 0.5 # a check begins, and hangs
+    sleep 0.5 # a check starts and hangs
     kill -TERM "$dlock"
     wait_until 3 test -e "$T/got"
     wait_until 10 gone "$(cat "$T/command")"
@@ -216,14 +216,14 @@ E
     start_redis
     redis config set min-replicas-to-write 1
     taken_after 'NOREPLICAS' redis config set min-replicas-to-write 0
-    # A save that fails: its file is a folder.
+    # A save fails because its file is a folder.
     mkdir -p "$T/dump.rdb/x"
     hold_lock job -r "$URL"
     redis config set save '1 1000000'
     redis bgsave
     wait_until 10 sh -c "redis-cli -s '$T/redis.sock' info persistence | grep -q 'rdb_last_bgsave_status:err'"
     end_hold
-    # Its command is gone: it tries to release.
+    # Its command has ended: it tries to release.
     wait_until 10 not has_command "$HOLDER"
     redis config set stop-writes-on-bgsave-error no
     wait "$HOLDER"
@@ -245,7 +245,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     fails_with 69 'MASTERDOWN' dlock -r "$URL" --retry-for=0 other touch "$T/ran"
     fails_with 69 'MASTERDOWN' dlock -r "$URL" --retry-for=0 --status other
     [ ! -e "$T/ran" ]
-    # The holder looks, and is told that now is no time for it.
+    # The holder checks, and is told that the server is busy.
     wait_until 10 has_rejected_more_than "$(rejected)"
     redis replicaof no one
     kill -0 "$(cat "$T/held")"
@@ -292,7 +292,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
 
 @test "a server that is stopped: the try is given up, and its late execution leaves no lock" {
     start_redis
-    # The server knows the script of the take, and not that of the release.
+    # The server knows the script that acquires, but not the one that releases.
     run dlock -r "$URL" --acquire -t 60 job
     redis del dlock:job
     kill -STOP "$(cat "$T/redis.pid")"
@@ -318,7 +318,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     wait_until 5 has_run 2
     is_free
     [ ! -e "$T/ran" ]
-    # The next one with that token has it.
+    # The next dlock with that token acquires it.
     run dlock -r "$URL" --owner=me job echo ran
     equals "$status $output" '0 ran'
 }
@@ -349,14 +349,14 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     equals "$(redis get '{dlock:job}:meta') $(redis pttl '{dlock:job}:meta')" 'another -1'
     [ ! -e "$T/ran" ]
 }
-# has_run NUMBER: so many scripts.
+# has_run NUMBER: the server has run this many scripts.
 has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=([0-9]+).*/\2/p' | awk '{ n += $1 } END { print n + 0 }')" -ge "$1" ]; }
 
 @test "a server that is stopped and continued: the lock is still held, and nothing is reported" {
     start_redis
     hold_lock job -r "$URL" -t 10 --connect-timeout=300ms
     kill -STOP "$(cat "$T/redis.pid")"
-    sleep 2 # some checks without an answer
+    sleep 2 # several checks without a reply
     kill -CONT "$(cat "$T/redis.pid")"
     wait_until 10 answers PONG
     end_hold
@@ -416,13 +416,13 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     fake_redis delay=1000 "$T/redis.sock"
     dlock -r "unix://$T/fake.sock" -w 1500ms --retry-for=1500ms job -- touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     taker=$!
-    # An answer that is read in many pieces.
+    # A reply that is read in many pieces.
     dlock -r "unix://$T/fake.sock" --retry-for=1500ms --status --json many >"$T/state" 2>>"$T/err" 3>&- 4>&- &
     looker=$!
     wait_until 10 is_held
     wait_until 10 eval '[ "$(grep -c connection "$T/fake.log")" = 2 ]'
     kill -STOP "$taker" "$looker"
-    sleep 2.5 # beyond -w; the answers come after one second
+    sleep 2.5 # beyond -w; the replies arrive after one second
     kill -CONT "$taker" "$looker"
     wait "$taker"
     wait "$looker"
@@ -432,7 +432,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
 }
 is_held() { [ "$(redis exists dlock:job)" = 1 ]; }
 
-# Two servers on one port, of which the name "primary" leads to the first; the second is its replica.
+# Starts two servers on one port; the name "primary" resolves to the first, and the second is its replica.
 start_named() {
     PORT=$(free_port)
     local number
@@ -534,7 +534,7 @@ dlock -r redis://127.0.0.1:7777 --retry-for=60 -v job touch "$T/ran" </dev/null 
 waiter=$!
 until redis-cli -s "$T/redis.sock" zcard '{dlock:job}:queue' | grep -q 1; do sleep 0.02; done
 established() { ss -Htno state established dport = :7777 | grep -E "${1-}"; } >/dev/null
-# A waiter that rests is noticed by the kernel's probes.
+# The kernel's probes find the broken connection of an idle waiter.
 for ((i = 0; ; i++)); do
     established 'timer:\(keepalive,([0-4](\.[0-9]+)?sec|[0-9.]+ms)' && break
     [ "$i" -lt 100 ] || exit 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --wait-replicas, and servers that want replicas or have become one.
+# --wait-replicas, and servers that require replicas or have become one.
 load ../lib/common
 load ../lib/replication
 load ../lib/queue
@@ -36,14 +36,14 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     resume_replica
     is_free
     [ ! -e "$T/ran" ]
-    # The first try counts as well, and takes no longer than the outage may.
+    # The first try counts as well, and takes no longer than --retry-for permits.
     pause_replica
     start=$(now)
     fails_with 69 'only 0 of 1 replicas had the lock in time; tried (once|2 times)' \
         dlock --wait-replicas=1 --connect-timeout=20s --retry-for=1s job touch "$T/ran"
     within 5000 "$start"
     resume_replica
-    # The lease bounds it as well.
+    # The lease limits it as well.
     pause_replica
     fails_with 69 'only 0 of 1|its lease ended' dlock -n -t 200ms --wait-replicas=1 job touch "$T/ran"
     resume_replica

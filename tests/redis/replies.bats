@@ -1,31 +1,31 @@
 #!/usr/bin/env bats
-# What a server says is not trusted: at the take, while the lock is held, while
+# A server's replies are not trusted: when a lock is acquired, while it is held, while
 # it is waited for.
 load ../lib/common
 
-# bytes TEXT: what the fake server is to say, in the escapes of printf(1).
+# bytes TEXT: sets what the fake server sends, in the escapes of printf(1).
 bytes() { printf '%b' "$1" >"$T/reply.new" && mv "$T/reply.new" "$T/reply"; }
 
 repeat() { printf "%.0s$1" $(seq "$2"); }
 
 bulk() { printf '$%s\\r\\n%s\\r\\n' "${#1}" "$1"; }
 
-# An answer of 14 elements to a take, as take.lua gives it; $1 stands for the first number.
+# Prints a reply of 14 elements to an acquire, as take.lua gives it; $1 replaces the first number.
 held() {
     printf '*15\\r\\n%s%s%s' "$(bulk held)" "$1" "$(repeat ':1\\r\\n' 2)"
     repeat '$0\\r\\n\\r\\n' 11
 }
 
-# Each is what is said to a call, "+OK" to CLIENT SETNAME first where that lets
-# it come further.
+# Each is the reply to a call, after "+OK" to CLIENT SETNAME if that lets
+# dlock come further.
 nonsense() {
-    # Other services, or none.
+    # Other services, or no service.
     echo 'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n'
     echo 'SSH-2.0-OpenSSH_9.2p1\r\n'
     echo '220 mail.example ESMTP\r\n'
     echo '\x15\x03\x01\x00\x02\x02\x46'
     echo '\x00\x00\x00\x00'
-    # Types where others belong.
+    # Types in the wrong places.
     repeat '+OK\\r\\n' 6; echo
     repeat '$-1\\r\\n' 6; echo
     repeat '*-1\\r\\n' 6; echo
@@ -37,7 +37,7 @@ nonsense() {
     echo '+OK\r\n*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nx\r\n$1\r\ny\r\n'
     echo '+OK\r\n*3\r\n$7\r\nmessage\r\n:1\r\n:2\r\n'
     echo '+OK\r\n*2\r\n$7\r\nmessage\r\n$1\r\nx\r\n'
-    # Of RESP3, for which nobody has asked.
+    # RESP3, which nobody has requested.
     echo '+OK\r\n%1\r\n+taken\r\n+1\r\n'
     echo '+OK\r\n>3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\ny\r\n'
     echo '+OK\r\n~5\r\n$5\r\ntaken\r\n:1\r\n:3600000\r\n:-1\r\n:1\r\n'
@@ -63,7 +63,7 @@ nonsense() {
     echo '+OK\r\n:9223372036854775808\r\n'
     echo '+OK\r\n:\r\n'
     echo '+OK\r\n:12a\r\n'
-    # Answers that are almost right.
+    # Replies that are almost right.
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n0\r\n:3600000\r\n:-1\r\n:1\r\n'
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$20\r\n99999999999999999999\r\n:3600000\r\n:-1\r\n:1\r\n'
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$2\r\n1\x00\r\n:3600000\r\n:-1\r\n:1\r\n'
@@ -77,10 +77,10 @@ nonsense() {
     echo "+OK\\r\\n$(held '$-1\r\n')"
     echo "+OK\\r\\n$(held '*0\r\n')"
     echo '*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
-    # One reply too many, or a part of one.
+    # One reply too many, or part of one.
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n*4\r\n$5\r\nta'
-    # No number where there must be one.
+    # No number in a place that needs one.
     echo "+OK\\r\\n$(held '$0\r\n\r\n')"
 }
 
@@ -105,7 +105,7 @@ nonsense() {
     kill -0 "$(cat "$T/held")"
     not grep -q next "$T/out"
     if [ -z "$SANITIZER" ]; then
-        # The 20,000 levels and all that was claimed have left nothing behind.
+        # The 20,000 levels and the large sizes have left nothing behind.
         [ "$(awk '/VmHWM/ {print $2}' "/proc/$HOLDER/status")" -lt 12000 ]
         [ "$(awk '/VmHWM/ {print $2}' "/proc/$waiter/status")" -lt 12000 ]
     fi
@@ -128,7 +128,7 @@ nonsense() {
 }
 
 @test "a valid reply from the fake server is accepted" {
-    # What the test above stands on: its fake server can be believed.
+    # The test above relies on this: its fake server can be believed.
     bytes "+OK\\r\\n$(held ':1\r\n')"
     fake_redis "$T/reply"
     fails_with 75 '' dlock -r "unix://$T/fake.sock" --retry-for=0 -n job touch "$T/ran"
@@ -157,7 +157,7 @@ nonsense() {
         within 0 "$start"
         kill "$(cat "$T/fake.pid")"
     done
-    # A message, and another, and no answer among them.
+    # Messages, but no reply among them.
     bytes "$(repeat '*3\\r\\n$7\\r\\nmessage\\r\\n$1\\r\\nx\\r\\n$1\\r\\ny\\r\\n' 400)"
     fake_redis "flood=$T/reply"
     start=$(now)
@@ -173,7 +173,7 @@ nonsense() {
     fake_redis "$T/reply"
     (ulimit -v 120000; fails_with 69 'it (did not answer in time|closed)' \
         dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --retry-for=0 job touch "$T/ran")
-    # Sixteen million of them would be a gigabyte.
+    # Sixteen million elements would be a gigabyte.
     { printf '+OK\r\n'; printf '*200000\r\n%.0s' 1 2 3 4 5 6; yes '+' | head -n 1000000 | sed 's/$/\r/'; } >"$T/reply"
     (ulimit -v 120000; fails_with 69 'its reply is not the Redis protocol' \
         dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --retry-for=0 job touch "$T/ran")

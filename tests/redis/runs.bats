@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a lock in Redis remembers of its runs, if answers, keys or clocks are lost.
+# What a lock in Redis remembers of its runs if replies, keys or clocks are lost.
 load ../lib/common
 
 setup() {
@@ -9,7 +9,7 @@ setup() {
     export DLOCK_REDIS=unix://$T/redis.sock META='{dlock:job}:meta'
 }
 
-# memory EXPRESSION: of the JSON object `s` of --status.
+# memory EXPRESSION: evaluates it for the JSON object `s` of --status.
 memory() { (dlock --status --json job || true) | python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skipped_since"])')" "($1, $2, $3)"; }
 
@@ -117,8 +117,8 @@ days() { echo $(($(redis pttl "$META") / 86400000)); }
     [[ $output != *$'\e'* && $output == *'last run: \x1B[31mhost, 1970-01-01 00:00:00 +0000 to 00:00:00 +0000 (1ms), exit status 0'* ]]
 }
 
-# refused_for SECONDS SETTING VALUE [OPTION...]: a run of 0.3 s that is kept as long as its lease, at whose end the server
-# refuses writes for that long.
+# refused_for SECONDS SETTING VALUE [OPTION...]: runs for 0.3 s with a lock that is kept until its lease ends; at the run's
+# end the server refuses writes for SECONDS.
 refused_for() {
     cat >"$T/refused.sh" <<S
 redis-cli -s '$T/redis.sock' config set $2 $3 >/dev/null
@@ -163,7 +163,7 @@ S
 }
 
 history() { redis hget "$META" history | grep .; }
-# rows PATTERN...: the history has these rows, the newest first; each starts lately.
+# rows PATTERN...: the history has these rows, the newest first; each has started recently.
 rows() {
     local row
     while IFS= read -r row; do
@@ -172,7 +172,7 @@ rows() {
     done < <(history)
     equals $# 0
 }
-# row LENGTH END TTL: the pattern of a row.
+# row LENGTH END TTL: prints the pattern of a row.
 row() { printf '%s\t%s\t%s\t%s' "$1" "$2" "$3" "$(hostname)"; }
 
 @test "the history: start, length, end, TTL and host of each run, the newest first" {

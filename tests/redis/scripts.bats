@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# The Lua scripts by themselves, without dlock: tables with one rule a row; tests/redis/scripts/table.py has their words.
+# The Lua scripts by themselves, without dlock: tables with one rule a row; tests/redis/scripts/table.py runs them.
 load ../lib/common
 
-# assemble FORMAT: the scripts as the program has them, in C.
+# assemble FORMAT: prints the scripts as the program has them, in C.
 assemble() { (cd "$BATS_TEST_DIRNAME/../.." && sh src/store/redis/scripts/embed.sh sha1sum "$1" src/store/redis/scripts/*.lua); }
 format() { sed -n 's/^.define STORE_FORMAT //p' "$BATS_TEST_DIRNAME/../../src/lock/format.h"; }
 
@@ -15,12 +15,12 @@ start_redis_7() {
 }
 run_rows() { python3 "$TESTS/redis/scripts/run.py" "$EMBEDDED" "$T/redis.sock" "$@"; }
 
-# rows TABLE...: what their rows say is what the scripts do.
+# rows TABLE...: the scripts do what the rows of these tables say.
 rows() {
     start_redis_7
     run_rows "$@"
 }
-# all_rows PART: of all tables, those about takes and releases, with that part of the scripts.
+# all_rows PART: checks the tables about acquire and release with that part of the scripts.
 all_rows() { python3 "$TESTS/redis/scripts/run.py" | xargs -d '\n' python3 "$TESTS/redis/scripts/run.py" "$1" "$EMBEDDED" "$T/redis.sock"; }
 
 @test "who holds the lock, for each value of the key and each record" { rows standing records; }
@@ -39,7 +39,7 @@ all_rows() { python3 "$TESTS/redis/scripts/run.py" | xargs -d '\n' python3 "$TES
 @test "status: what is reported about a lock, its holders and its waiters" { rows look 'look at shares' 'look at waiters'; }
 @test "force and pause: what is removed, called and recorded" { rows force pause; }
 
-# Of the plain way alone, a row that is not plain must find nothing changed.
+# With the fast path alone, a row that is not marked for it must find nothing changed.
 @test "the fast path of acquire and release decides exactly the rows marked for it" {
     start_redis_7
     all_rows --plain

@@ -1,17 +1,17 @@
 #!/usr/bin/env bats
-# Redis Sentinel: which master the lock is taken from, and failovers while it is
+# Redis Sentinel: which master the lock is acquired from, and failovers while it is
 # held or waited for.
 load ../lib/common
 load ../lib/replication
 load ../lib/queue
 
 at_sentinel() { redis-cli -p "$S" "$@"; }
-# is_told PORT [NUMBER]: so many of ours listen to this Sentinel.
+# is_told PORT [NUMBER]: NUMBER connections of dlock listen to this Sentinel.
 is_told() { [ "$(redis-cli -p "$1" client list | grep -c 'name=dlock .* sub=1 ')" = "${2:-1}" ]; }
-# at_new_master [NUMBER]: so many of ours are connected to b, and watch or wait there.
+# at_new_master [NUMBER]: NUMBER connections of dlock to b watch or wait there.
 at_new_master() { [ "$(at_b client list | grep -c 'name=dlock .* sub=[12] ')" -ge "${1:-1}" ]; }
 
-# start_failover: a pair and a Sentinel that is ready to let b take over.
+# start_failover: starts a pair, and a Sentinel that can let b take over.
 start_failover() {
     start_pair "$@"
     start_sentinel s && S=$PORT
@@ -19,7 +19,7 @@ start_failover() {
     export DLOCK_REDIS=redis+sentinel://127.0.0.1:$S/prime
 }
 
-# A master that no one can demote, and that goes on answering as one.
+# A master that nobody can demote, and that keeps answering as a master.
 immovable=(--rename-command REPLICAOF '' --rename-command SLAVEOF '')
 
 fail_over() {
@@ -85,7 +85,7 @@ fail_over() {
         dlock -r "redis+sentinel://127.0.0.1:$A/prime" job touch "$T/ran"
     fails_with 78 "it runs no scripts; if it is a Sentinel, use redis\+sentinel://; it answered: ERR unknown" \
         dlock -r "redis://127.0.0.1:$S" job touch "$T/ran"
-    # One that cannot be reached may know it.
+    # A Sentinel that cannot be reached may know the master.
     fails_with 69 'without success' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -108,18 +108,18 @@ fail_over() {
     printf 'wrong' >"$T/password"
     fails_with 77 "Sentinel 127.0.0.1:$S: .*WRONGPASS" dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     [[ $output != *wrong* ]]
-    # What is inside the command finds the file by the environment.
+    # A dlock inside the command finds the file by the environment.
     printf 'open' >"$T/password"
     DLOCK_REDIS=redis+sentinel://127.0.0.1:$S/prime DLOCK_PASSWORD_FILE=$T/secret DLOCK_SENTINEL_PASSWORD_FILE=$T/password run dlock job -- \
         sh -c 'cd / && dlock --extend -t 2h && dlock --release && dlock --doctor --json | grep -c HELD'
     equals "$status $output" '1 0'
-    # With a user, who may do no more than this.
+    # The Sentinel has a user, who may do no more than this.
     at_sentinel -a open --no-auth-warning acl setuser watch on '>p:w' -@all +auth '+sentinel|get-master-addr-by-name' \
         '+client|setname' +subscribe +unsubscribe '&+switch-master'
     printf 'watch:p:w\n' >"$T/password"
     run dlock -r "$url" --sentinel-password-file="$T/password" job echo in
     equals "$status $output" '0 in'
-    # Where it may not even listen, the lock is held all the same.
+    # If the user may not even subscribe, the lock is held all the same.
     at_sentinel -a open --no-auth-warning acl setuser watch -subscribe
     # shellcheck disable=SC2016
     run dlock -r "$url" --sentinel-password-file="$T/password" job -- \
@@ -159,12 +159,12 @@ fail_over() {
         equals "$status $output" '0 1'
         equals "$(at_b exists dlock:job)" 0
     done
-    # Then it takes no second try.
+    # With the second Sentinel's answer no second try is needed.
     run dlock -r "redis+sentinel://127.0.0.1:$PORT,127.0.0.1:$S/prime" --retry-for=0 job echo in
     equals "$status $output" '0 in'
 }
 
-# listens NAME: a fake one has somebody who listens.
+# listens NAME: somebody is subscribed to this fake Sentinel.
 listens() { grep -q '^subscribe' "$T/$1.log"; }
 
 @test "a Sentinel that allows no subscription replaces one that did: a new master is still noticed within seconds" {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Those who share a lock, with --shared or --slots, in Redis: what one of them costs the
+# Sharers of a lock, with --shared or --slots, in Redis: what one of them costs the
 # server and the others, and what becomes of leases that end or keys that others remove.
 load ../lib/common
 setup() {
@@ -14,11 +14,11 @@ teardown() {
 }
 
 armed_holders() { [ "$(redis client list | grep -cE 'name=dlock .* sub=1 ')" = "$1" ]; }
-# ended NUMBER: so many of the leases in the set have ended.
+# ended NUMBER: NUMBER of the leases in the set have ended.
 ended() { [ "$(redis zcount '{dlock:job}:holders' "$(now)" +inf)" = "$(($(holders) - $1))" ]; }
 holders() { redis zcard '{dlock:job}:holders'; }
 
-# share NUMBER OPTION...: so many hold the lock, and are told of touches.
+# share NUMBER OPTION...: NUMBER processes hold the lock, and are notified of changes.
 share() {
     local i
     for ((i = 0; i < $1; i++)); do
@@ -28,10 +28,10 @@ share() {
     wait_until 30 armed_holders "$(wc -l <"$T/pids")"
 }
 
-# fill NUMBER OPTION...: so many more hold it, without a process each.
+# fill NUMBER OPTION...: NUMBER more leases hold the lock, without a process each.
 fill() { seq "$1" | xargs -P 4 -I% "$DLOCK" --acquire "${@:2}" job >/dev/null; }
 
-# The commands that the server carries out for these.
+# Prints the commands that the server carries out for this one.
 cost() {
     redis config resetstat >/dev/null
     "$@" >/dev/null
@@ -72,7 +72,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     dlock job true # the scripts are known, and the lock has a history
     take=$(cost dlock job true)
     share 1
-    xargs kill -STOP <"$T/pids" # it asks for nothing more
+    xargs kill -STOP <"$T/pids" # it sends nothing more
     not dlock -n job true
     refusal=$(cost not dlock -n job true)
     xargs kill -KILL <"$T/pids"
@@ -87,7 +87,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     refuse --slots=9
     few=$(cost refuse --slots=9)$(cost refuse -x)
     fill 140 -s -t 1h
-    refuse --slots=9 # the first one in a while may tidy up
+    refuse --slots=9 # the first one in a while may also tidy up
     equals "$(cost refuse --slots=9)$(cost refuse -x)" "$few"
     redis flushall
     fill 10 --slots=10 -t 1h
@@ -108,7 +108,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
             redis del "$key"
             status=0
             wait "$pid" || status=$?
-            within 2000 "$start" # its next look would be ten seconds later
+            within 2000 "$start" # its next check would be ten seconds later
             equals "$mode $key $status" "$mode $key 124"
             rm "$T/pids"
         done
@@ -133,7 +133,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
 @test "leases that have ended are removed a few at a time, and block nobody" {
     fill 120 --slots=121 -t 1h
     dlock --acquire --slots=121 -t 2h job
-    # As after their ends: by the clock, a machine that is slow would drop some meanwhile.
+    # As if their leases had ended: by the clock, a slow machine would drop some meanwhile.
     redis eval "for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, 119)) do
         local key = KEYS[2] .. string.match(member, ' (.*)')
         redis.call('ZADD', KEYS[1], 1, member)
@@ -178,7 +178,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     for mode in --shared --slots=2; do
         dlock --acquire "$mode" -t 60s --hold-at-least=3s --owner=me "job$mode" >/dev/null
         dlock --release --owner=me "job$mode"
-        equals "$(redis pexpire "dlock:job$mode" 60000)" 1 # of its own it lasts half a lease longer
+        equals "$(redis pexpire "dlock:job$mode" 60000)" 1 # without the change it would last half a lease longer
     done
     for mode in --shared --slots=2; do
         wait_until 10 dlock -q --wait-until-free -n "job$mode"

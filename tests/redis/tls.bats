@@ -12,7 +12,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
 is_waiting() { [ "$(redis exists '{dlock:job}:waiters')" = 1 ]; }
 
-# The library is in the process that runs the command.
+# The library is loaded in the process that runs the command.
 loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/$PPID/maps | sort -u | tr "\n" " "'; }
 
 # bats test_tags=slow
@@ -27,7 +27,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
     echo $! >"$T/two.pid"
     wait_until 20 redis_answers two
-    # The two others are a majority within milliseconds, and at times that is too soon for the third to be found out.
+    # The two other servers are a majority within milliseconds, sometimes before dlock learns that the third floods it.
     flooded() { fails_with 0 'on 2 of 3 servers; .*keeps sending data' timeout -k 1 10 \
         dlock -v -r "unix://$T/redis.sock" -r "unix://$T/two.sock" -r "rediss://localhost:$PORT" job true; }
     wait_until 20 flooded
@@ -50,7 +50,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     redis subscribe "${channels[@]}" >"$T/others" 3>&- 4>&- &
     echo $! >"$T/others.pid"
     wait_until 10 grep -q 'wake:9' "$T/others"
-    # Nine before it, so that it rests.
+    # Nine waiters before it, so that it rests.
     redis eval 'for i = 1, 9 do
         redis.call("ZADD", KEYS[1], i, i)
         redis.call("HSET", KEYS[2], i, "1 1 1 0 exclusive 0")
@@ -59,8 +59,8 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     echo $! >"$T/waiter.pid"
     wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 10 ]'
     sleep 4
-    # It asks each time, and seldom after the first three. With some of these sizes the last record
-    # of TLS is off the socket when it has read enough at once, and no poll(2) shows the rest.
+    # It asks each time, and rarely after the first three. With some of these sizes, the last TLS record
+    # is already off the socket when it has read enough at once, and no poll(2) shows the rest.
     local size
     for size in 1 1 1 {66..80}; do
         kill -STOP "$(cat "$T/waiter.pid")"
@@ -217,7 +217,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ -e "$T/ran" ]
     [ ! -e "$T/break" ]
     is_free
-    # Here SIGPIPE is not blocked.
+    # SIGPIPE is not blocked here.
     touch "$T/break"
     run "${under[@]}" dlock -r "$URL" --status job
     [[ $status = 1 && $output == 'job: free'* ]]
@@ -229,13 +229,13 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 @test "a certificate that is expired, not yet valid, or for another name: exit 77 at once, nothing is run" {
     start_tls_redis
     make_certificate other ca DNS:other.example
-    make_certificate expired ca DNS:localhost 0 # ends when it begins: openssl 3.5 takes no -1
+    make_certificate expired ca DNS:localhost 0 # it ends as it starts: openssl 3.5 does not accept -1
     show_certificate other
     local start=$(now)
     fails_with 77 "$URL/0: its certificate is for another name, not for localhost; the command was not run" \
         dlock -r "$URL" job touch "$T/ran"
     fails_with 77 'is for another name, not for 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
-    within 5000 "$start" # an outage is tried for ten seconds
+    within 5000 "$start" # an outage is retried for ten seconds
     show_certificate expired
     fails_with 77 'its certificate, or an issuer.s, has expired' dlock -r "$URL" job touch "$T/ran"
     run dlock --json -r "$URL" job touch "$T/ran"
@@ -285,9 +285,9 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
         dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
     show_certificate stranger
     fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
-    # A certificate that is itself trusted still has to be for this host.
+    # A certificate that is itself trusted must still be for this host.
     fails_with 77 'is for another name' dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
-    within 5000 "$start" # an outage is tried for ten seconds
+    within 5000 "$start" # an outage is retried for ten seconds
     [ ! -e "$T/ran" ]
 }
 
@@ -338,7 +338,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
     fails_with 78 "--cacert: $T/empty: there is no certificate in PEM in it" dlock -r "$url" --cacert="$T/empty" job true
     fails_with 78 "--cacert: $T: it is a directory" dlock -r "$url" --cacert="$T" job true
-    # With a writer, and without one, which is not waited for.
+    # With a writer, and without one, which dlock does not wait for.
     mkfifo -m 600 "$T/pipe"
     fails_with 78 '--cacert: .*: it is a pipe or a device' dlock -r "$url" --cacert=<(cat "$cert") job true
     fails_with 78 "--cacert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cacert="$T/pipe" job true
@@ -359,14 +359,14 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
         dlock -r "$url" --client-cert="$cert" --client-key="$T/open.key" job true
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
     fails_with 78 "--client-key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --client-cert="$cert" --client-key="$T/locked.key" job true </dev/null
-    # What may not be read is refused, as a password file is.
+    # A file that may not be read is refused, as a password file is.
     if let_others_into "$CERTS"; then
         local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
         chmod 644 "$cert"
         DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
             "${user[@]}" "$DLOCK" -r "$url" --client-cert="$cert" --client-key="$key" job true
     fi
-    # Where there is no TLS, they are for other runs.
+    # Without TLS, the files are for other runs.
     start_redis
     DLOCK_CACERT=/nowhere run dlock -r "unix://$T/redis.sock" job echo ran
     equals "$status $output" '0 ran'
@@ -427,11 +427,11 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ -z "${STATIC:-}" ] || skip 'a static program'
     start_tls_redis
     [[ $(loaded -r "$URL") == *'libcrypto.so.3 '*'libssl.so.3 ' ]]
-    # Sanitizers may bring a library of their own.
+    # Sanitizers may bring their own library.
     [ -n "${SANITIZER:-}" ] || equals "$(loaded -r "unix://$T/redis.sock")$(loaded --backend=file --lock-dir="$T/locks")" ''
     command -v readelf >/dev/null || skip 'no readelf'
     not grep -qE 'NEEDED.*lib(ssl|crypto)' <<<"$(readelf -d "$DLOCK")"
-    readelf -nW "$DLOCK" | grep -A1 FDO | grep -qE '0x407c0c0a|FDO_DLOPEN_METADATA' # as binutils knows it
+    readelf -nW "$DLOCK" | grep -A1 FDO | grep -qE '0x407c0c0a|FDO_DLOPEN_METADATA' # binutils' name for it
     readelf -p .note.dlopen "$DLOCK" | grep -o '\[{.*}\]' | python3 -c '
 import json, sys
 for note in json.load(sys.stdin):
@@ -462,7 +462,7 @@ for note in json.load(sys.stdin):
     [[ $output != *firewall* ]]
 }
 
-# What the server has of ours, by TLS; all of it ends, and comes again.
+# All dlock connections to the server are TLS; all of them end, and are made again.
 has_ours() { redis client list | grep -q 'name=dlock .*sub=[12]'; }
 cut_off() {
     redis client kill type pubsub
@@ -480,12 +480,12 @@ cut_off() {
     start_tls_redis --tls-auth-clients yes
     hold_lock job -r "$URL" --ttl=1h --cacert="$T/ca.pem" --client-cert="$T/mine.pem" --client-key="$T/mine.key"
     wait_until 10 has_ours
-    # The issuer of the server's certificate.
+    # The issuer of the server's certificate is renewed.
     show_certificate next-server
     cut_off
     cp "$CERTS/next.pem" "$T/ca.pem"
     wait_until 20 has_ours
-    # The issuer of ours.
+    # The issuer of the client's certificate is renewed.
     redis config set tls-ca-cert-file "$CERTS/next.pem"
     cut_off
     cp "$CERTS/next-mine.pem" "$T/mine.pem"
@@ -517,7 +517,7 @@ server_options() { echo --bind 127.0.0.1 --tls-cert-file "$CERTS/server.pem" --t
     hold_lock job --grace=100ms
     dlock job echo next >"$T/out" 2>&1 3>&- 4>&- &
     local waiter=$!
-    # Both listen to the Sentinel, and one of them to the master, in its queue.
+    # Both subscribe to the Sentinel, and one of them to the master, as it is in the queue.
     wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 1 ]'
     wait_until 10 sentinel_is_heard "$sentinel" 2
     redis del dlock:job && start=$(now)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# A holder's check comes every ten seconds where its lease is an hour: what is
-# seen within one second, the server has told.
+# With a lease of an hour, a holder checks every ten seconds: anything it notices
+# within one second, the server has reported.
 load ../lib/common
 setup() { common_setup; URL=unix://$T/redis.sock FAKE=unix://$T/fake.sock; }
 
-# The id of the holder's connection where the server will tell it.
+# Prints the id of the holder's connection once the server can notify it.
 armed_id() { redis client list | grep -E 'name=dlock .* sub=1 ' | grep -oE '^id=[0-9]+'; }
 
 armed_holders() { [ "$(armed_id | wc -l)" = "$1" ]; }
@@ -15,12 +15,12 @@ hold_armed() {
     wait_until 10 armed_id
 }
 
-# calls COMMAND: how many the server has carried out.
+# calls COMMAND: prints how often the server has carried it out.
 calls() { redis info commandstats | sed -nE "s/^cmdstat_$1:calls=([0-9]+),.*/\1/p" | grep . || echo 0; }
 
 more_calls() { [ "$(calls "$1")" -gt "$2" ]; }
 
-# ended_within MILLISECONDS START: the holder's command is stopped, 124.
+# ended_within MILLISECONDS START: the holder's command is stopped in time, with 124.
 ended_within() {
     local status=0
     wait "$HOLDER" || status=$?
@@ -29,7 +29,7 @@ ended_within() {
     gone "$(cat "$T/held")"
 }
 
-# stops_it COMMAND...: it costs the holder the lock, which is seen at once.
+# stops_it COMMAND...: it costs the holder the lock, which is noticed at once.
 stops_it() {
     local start
     start=$(now)
@@ -60,7 +60,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 # bats test_tags=slow
 @test "an extension by another client moves the deadline at once" {
     start_redis
-    # It asks once more five seconds after the take; the server is gone by then.
+    # It checks once more five seconds after the lock is acquired; the server is gone by then.
     hold_armed -r "$URL" -t 100s --grace=94s
     local before=$(calls evalsha) over=$(($(now) + 9000))
     redis pexpire dlock:job 200000
@@ -120,7 +120,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local fields status=0
     wait_until 8 gone "$(cat "$T/held")"
     read -ra fields < <(sed 's/.*) //' "/proc/$HOLDER/stat")
-    # utime and stime, in hundredths of a second
+    # Prints utime and stime, in hundredths of a second.
     [ $((fields[11] + fields[12])) -lt 30 ]
     wait "$HOLDER" || status=$?
     equals "$status" 124
@@ -351,7 +351,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
 
 # --- servers that cannot tell ------------------------------------------------
 
-# checks_instead URL REASON: the lock is looked at every second, as is said.
+# checks_instead URL REASON: the lock is polled every second, and a message says so.
 checks_instead() {
     rm -f "$T/held"
     redis flushall
@@ -420,7 +420,7 @@ refused_again() { [ "$(refused multi)" -gt "$1" ]; }
 
 @test "MULTI refused for a moment: a holder, a heartbeat and a called waiter go on, and no lock is left" {
     start_redis
-    # The holder's check: another client touches the key.
+    # The holder checks because another client changes the key.
     hold_armed -r "$URL" -t 1m
     redis acl setuser default -multi
     redis pexpire dlock:job 50000
@@ -430,7 +430,7 @@ refused_again() { [ "$(refused multi)" -gt "$1" ]; }
     wait "$HOLDER"
     equals "$(cat "$T/held.err")" ''
     is_free
-    # The waiter has become the first, and subscribes to touches.
+    # The waiter has become the first, and subscribes to changes.
     hold_armed -r "$URL" -t 1m
     dlock -r "$URL" -t 1m job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
     local waiter=$!
@@ -450,7 +450,7 @@ import os, socket, subprocess, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
 for i in range(45):
-    if i in (2, 40): # in between the lease would end
+    if i in (2, 40): # otherwise the lease would end meanwhile
         subprocess.run(["redis-cli", "-s", os.environ["T"] + "/redis.sock", "acl", "setuser", "default",
                         "-multi" if i == 2 else "+multi"], stdout=subprocess.DEVNULL)
     time.sleep(0.1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The queue in Redis: what others do to it, to the lock and to the connection.
+# The queue in Redis: what others do to the queue, the lock and the connection.
 load ../lib/common
 load ../lib/queue
 setup() {
@@ -7,20 +7,20 @@ setup() {
     export DLOCK_REDIS=unix://$T/redis.sock
 }
 
-# Those in the queue, alive or not.
+# Prints the number of waiters in the queue, alive or not.
 waiters() { redis zcard '{dlock:job}:queue'; }
 
-# Two that rest have the lock one after the other as soon as it is released.
+# Two idle waiters acquire the lock one after the other, each as soon as it is released.
 two_are_called() {
     hold_lock job
-    timeless queue a # which asks only if it is called
+    timeless queue a # it checks only if it is called
     timeless queue b
     end_hold
     ended a
     ended b
 }
 
-# rests: the one that waits, timeless, asks every five seconds from now on, at the second 86460.
+# rests: the timeless waiter polls only every five seconds from now on, starting at the second 86460.
 rests() {
     local i before
     for i in {1..6}; do
@@ -30,13 +30,13 @@ rests() {
     done
 }
 
-# Whether a waiter is told of touches as well as called.
+# True if a waiter is notified of changes as well as called.
 head_is_armed() { redis client list | grep -q 'name=dlock .* sub=2 '; }
 
-# As a client of another kind takes it.
+# Acquires the lock as another kind of client does.
 take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK; }
 
-# plant N [LISTENS]: so many dead ones at the head of the queue.
+# plant N [LISTENS]: puts N dead waiters at the head of the queue.
 plant() {
     redis eval 'local now = tonumber(redis.call("TIME")[1]) * 1000
         for i = 1, tonumber(ARGV[1]) do
@@ -45,7 +45,7 @@ plant() {
         end' 2 '{dlock:job}:queue' '{dlock:job}:waiters' "$1" "${2:-1}"
 }
 
-# listen_for FIRST LAST: these seem to live, and are silent, as on a host that has crashed.
+# listen_for FIRST LAST: these waiters seem to live but are silent, as on a host that has crashed.
 listen_for() {
     local channels=() i
     for ((i = $1; i <= $2; i++)); do channels+=("{dlock:job}:wake:dead-$i"); done
@@ -54,10 +54,10 @@ listen_for() {
     wait_until 10 grep -qx ".*wake:dead-$2" "$T/silent-$2"
 }
 
-# Asks by dlock.
+# Prints how often dlock has checked.
 asks() { redis info commandstats | awk -F'[:=,]' '/cmdstat_evalsha/ { n = $3 } END { print n }'; }
 
-# heard TEXT: on the channel of a waiter, since hear_all.
+# heard TEXT: it was sent on a waiter's channel since hear_all.
 hear_all() {
     redis psubscribe '{dlock:job}:wake:*' >"$T/heard" 3>&- 4>&- &
     echo $! >"$T/listener.pid"
@@ -98,10 +98,10 @@ hear_all() {
     kill "$(pid_of silent-1)"
     wait_until 10 eval '[ "$(redis pubsub numsub "{dlock:job}:wake:dead-1" | tail -n 1)" = 0 ]'
     hear_all
-    fails_with 75 '' dlock -w 1s job true # which drops the one that is gone
+    fails_with 75 '' dlock -w 1s job true # this drops the one that is gone
     told() { grep -a -B1 -x "$2" "$T/heard" | grep -qF ":wake:$1"; }
     wait_until 5 told "$(redis zrange '{dlock:job}:queue' 64 64)" seen
-    told dead-9 near # an older dlock would look from the eighth place on
+    told dead-9 near # an older dlock would check from the eighth place on
     redis del dlock:job >/dev/null && start=$(now)
     wait_until 20 ran 'z '
     within 5000 "$start"
@@ -169,7 +169,7 @@ hear_all() {
     wait_until 2 head_is_armed
     dlock --extend -t 300ms --owner=y job && start=$(now)
     ended b
-    within 300 "$start" # it would ask again after 5 s
+    within 300 "$start" # it would check again only after 5 s
 }
 
 # bats test_tags=slow
@@ -185,7 +185,7 @@ hear_all() {
         rests
         # shellcheck disable=SC2086
         redis $command >/dev/null
-        set_boot "=$((86400 + 61))" # it may ask a moment after a change
+        set_boot "=$((86400 + 61))" # it may check a moment after a change
         ended a
     done
     take_by_hand
@@ -251,7 +251,7 @@ hear_all() {
     local start
     redis del dlock:job && start=$(now)
     ended b
-    within 0 "$start" # it has just asked, and would ask again after 5 s
+    within 0 "$start" # it has just checked, and would check again only after 5 s
 }
 
 @test "when the first waiter gives up or is terminated while another client holds the lock, the next is notified of changes" {
@@ -311,14 +311,14 @@ hear_all() {
     local channel
     channel="{dlock:job}:wake:$(redis zrange '{dlock:job}:queue' 0 0)"
     equals "$(redis publish "$channel" turn)" 1
-    wait_until 5 eval '[ "$(redis publish "$channel" "")" = 0 ]' # it asks
+    wait_until 5 eval '[ "$(redis publish "$channel" "")" = 0 ]' # it checks
     end_hold
     ended b
     ended a
     equals "$(waiters)" 0
 }
 
-# long_silent: the waiters asked twenty seconds ago the last time.
+# long_silent: the waiters last checked twenty seconds ago.
 long_silent() {
     local id waiter
     for id in $(redis zrange '{dlock:job}:queue' 0 -1); do
@@ -338,9 +338,9 @@ long_silent() {
     long_silent
     redis del dlock:job
     fails_with 75 '' dlock -n job true
-    sleep 1.6 # the turn of the first, which all had
+    sleep 1.6 # the turn of the first waiter, which all had together
     dlock -n job true
-    # Each has its place when it is back.
+    # Each has its place when it comes back.
     take_by_hand
     for label in e d c b a; do
         kill -CONT "$(pid_of $label)"
@@ -357,7 +357,7 @@ long_silent() {
     stop_time
     hold_lock job -t 1h
     queue a && queue b && queue c
-    kill -STOP "$(pid_of a)" "$(pid_of b)" "$(pid_of c)" # none of them shows in between that it lives
+    kill -STOP "$(pid_of a)" "$(pid_of b)" "$(pid_of c)" # none of them shows meanwhile that it lives
     echo 600 >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"
     waits 3
     end_hold && wait "$HOLDER"
@@ -377,7 +377,7 @@ long_silent() {
     for i in {1..10}; do queue "$i" --retry-for=30s; done
     redis save
     stop_redis
-    start_redis # it has the lock, and the queue
+    start_redis # the first has the lock, the others the queue
     wait_until 10 eval '[ "$(redis client list | grep -c "name=dlock .* sub=")" = 10 ]'
     redis del dlock:job
     for i in {1..10}; do ended "$i"; done
@@ -477,7 +477,7 @@ long_silent() {
     is_gone
 }
 
-# A script that goes round in the server for ever can only be ended with it.
+# A script in an endless loop can only be ended with the server.
 @test "a queue that cannot be written (a replica, an ACL) causes no endless loop in the server" {
     start_redis
     plant 3
@@ -508,14 +508,14 @@ long_silent() {
     equals "$(redis zcard '{dlock:job}:holders')" 1
 }
 
-# one_behind_leaves STATUS COMMAND...: which makes the waiter behind a frozen one leave with that.
+# one_behind_leaves STATUS COMMAND...: COMMAND makes the waiter after a frozen one leave with this status.
 one_behind_leaves() {
     local status=$1
     shift
     start_redis
     take_by_hand
     queue a && with_suspends queue b -w 1h && queue c
-    sleep 8 # by now they ask seldom
+    sleep 8 # by now they poll rarely
     kill -STOP "$(pid_of a)"
     waits 3
     dlock --force-release job
@@ -570,7 +570,7 @@ one_behind_leaves() {
     start_redis
     hold_lock job
     timeless queue z
-    kill -STOP "$(pid_of z)" # or it drops them before it is called
+    kill -STOP "$(pid_of z)" # otherwise it drops them before it is called
     plant 1000
     waits 1001
     kill -CONT "$(pid_of z)"
@@ -598,14 +598,14 @@ one_behind_leaves() {
     ended a
 }
 
-# Calls by clients, as tests/bench/bench_waiting.py counts them, whatever runs inside scripts.
+# Counts calls by clients, as tests/bench/bench_waiting.py does, whatever runs inside scripts.
 calls() {
     redis info commandstats | sed -nE 's/^cmdstat_(auth|client|eval|evalsha|select|subscribe|unsubscribe)(\|[a-z]+)?:calls=([0-9]+),.*/\3/p' |
         awk '{ n += $1 } END { print n }'
 }
 
-# whole_runs N COMMAND...: what a run of the command costs from its first call to its last, in tenths of a call, if N wait
-# for each other.
+# whole_runs N COMMAND...: prints what a run of the command costs from its first call to its last, in tenths of a call, if
+# N wait for each other.
 whole_runs() {
     local i count=$1
     shift
@@ -638,7 +638,7 @@ whole_runs() {
     few=$(whole_runs 10 sleep 0.06)
     many=$(whole_runs 100 sleep 0.06)
     echo "tenths of a call: $few with 10, $many with 100" >&2
-    [ "$few" -le 150 ] # with those of the holder that all wait for
+    [ "$few" -le 150 ] # with the calls of the holder that all wait for
     [ "$many" -le $((few + 10)) ]
 }
 
@@ -650,7 +650,7 @@ whole_runs() {
     wait_until 5 head_is_armed
     before=$(asks)
     sleep 1
-    [ $(($(asks) - before)) -le 1 ] # one that looks for all
+    [ $(($(asks) - before)) -le 1 ] # one waiter polls for all
     equals "$(redis info commandstats | sed -nE 's/^cmdstat_client\|tracking:calls=([0-9]+),.*/\1/p')" 1
     redis del dlock:job
     for i in {1..10}; do ended "$i"; done
@@ -668,14 +668,14 @@ whole_runs() {
         start=$(now)
         "$@" >"$T/flood"
         echo "$*: $(($(asks) - before)) asks in $(($(now) - start)) ms" >&2
-        [ $(($(asks) - before)) -le $((($(now) - start) / 10 + 105)) ] # and a burst of 100
+        [ $(($(asks) - before)) -le $((($(now) - start) / 10 + 105)) ] # plus a burst of 100
     }
     for_a_second() { timeout 1 "$@" || [ $? -eq 124 ]; }
     flood() { for_a_second redis-cli -s "$T/redis.sock" -r 1000000 "$@"; }
     at_most flood publish "$channel" turn
     at_most flood set dlock:job somebody px 600000
     at_most flood eval 'redis.call("FLUSHALL") redis.call("SET", KEYS[1], "somebody")' 1 dlock:job
-    # Each of these messages replaces the time to ask at: they must leave room for it.
+    # Each message resets the time of the next poll, and must leave room for it.
     at_most for_a_second bash -c 'while :; do echo "publish $0 \"held 0\""; read -rt 0.002 <> <(:); done | redis-cli -s "$1"' "$channel" "$T/redis.sock"
 }
 

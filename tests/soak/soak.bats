@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What `make soak` does, in small, and whether it would find what it looks for.
+# A small version of `make soak`, and a test that it finds what it looks for.
 load ../lib/common
 setup() { common_setup; export PYTHONDONTWRITEBYTECODE=1; }
 
-# Ends its own children on TERM.
+# It ends its own children on TERM.
 soak() { timeout --kill-after=10 150 python3 "$TESTS/soak/soak.py" --seed bats --slow-most 1 "$@" "$DLOCK"; }
 
 @test "cron on many hosts, for several times of day: each job runs once, nothing grows, nothing is left" {

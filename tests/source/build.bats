@@ -7,7 +7,7 @@ setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..
     copy_tree static
     cd "$T/static"
     fails_with 1 'sanitizers need the shared C library' ./configure --enable-static-binary --with-sanitizer=address
-    # As musl-gcc does where the library has no static archive.
+    # As musl-gcc does if the library has no static archive.
     printf '#!/bin/bash\nexec gcc "${@/#-static/-g}"\n' >"$T/bin/shared-gcc"
     chmod +x "$T/bin/shared-gcc"
     run ./configure --enable-static-binary CC=shared-gcc
@@ -17,7 +17,7 @@ setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..
     run ./configure --enable-static-binary CFLAGS="$flags"
     [[ $output != *'no static archives of'* ]] || skip 'no static archives'
     make -s clean >/dev/null
-    # Objects that would be compiled with the same flags once more are taken as they are.
+    # Objects that would be compiled again with the same flags are reused.
     if cmp -s <(compiles_with "$BUILD/Makefile") <(compiles_with Makefile); then
         (cd "$BUILD" && find src -name '*.[oh]' -exec cp --parents --preserve=timestamps {} "$T/static" \;)
         rm -f src/util/dl_openssl.o src/redis/tls.o src/actions/config.o # those that depend on STATIC_BINARY
@@ -43,7 +43,7 @@ setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..
 # bats test_tags=slow
 @test "make dist makes the same bytes wherever it is run, even of generated files, and forgets no file" {
     command -v xz >/dev/null || skip 'no xz'
-    # An xz that notes what it is told, and does it quickly.
+    # An xz that records its arguments, and is quick.
     printf '#!/bin/sh\n[ "$1" != -c ] || echo "$* $XZ_OPT $XZ_DEFAULTS" >>"%s"\nXZ_OPT=-0 exec %s "$@"\n' "$T/xz" "$(command -v xz)" >"$T/bin/xz"
     chmod +x "$T/bin/xz"
     copy_tree one
@@ -56,7 +56,7 @@ setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..
     cd dlock-*
     grep -qx 'Maintainer: A Packager <packager@localhost>' debian/control
     grep -q '^ -- A Packager <packager@localhost>  ' debian/changelog
-    # Configured as the first: that takes no part in it, and half of the time.
+    # Configured like the first tree: configure plays no part in this and takes half of the time.
     cp "$T/one/config.status" .
     ./config.status >/dev/null
     (umask 002 && make -s dist)
@@ -71,12 +71,12 @@ setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..
 
 @test "configure names the package of a library that is missing" {
     [ -x "$SRC/configure" ] || skip 'not configured from here'
-    # A copy, since a tree that is configured cannot be configured elsewhere.
+    # A copy, because a configured tree cannot be configured elsewhere.
     mkdir -p "$T/tree/src" "$T/build"
     cp -R "$SRC"/configure "$SRC"/build-aux "$SRC"/config.h.in "$SRC"/Makefile.in "$T/tree"
     touch "$T/tree/src/main.c"
     cd "$T/build"
-    # A pkg-config that knows all but one.
+    # A pkg-config that knows all packages but one.
     local library package
     while read -r library package; do
         printf '#!/bin/sh\ncase "$*" in *%s*) exit 1 ;; esac\nexit 0\n' "$library" >"$T/bin/pkg-config"
@@ -91,8 +91,8 @@ openssl libssl-dev
 L
 }
 
-# fresh_tree: a tree with nothing but bootstrap, in which building fails at once; a
-# system without packages, and a package manager NAME... that only notes what it is told.
+# fresh_tree: makes a tree with nothing but bootstrap, in which building fails at once, on a
+# system without packages, with a package manager NAME... that only records its arguments.
 fresh_tree() {
     local tool
     mkdir -p "$T/tree" "$T/tools"
@@ -102,7 +102,7 @@ fresh_tree() {
     rm -f "$T"/tools/{apt-get,dnf,zypper}
     printf '#!/bin/sh\nexec "$@"\n' >"$T/tools/sudo"
     for tool; do
-        # Asked whether a package is there, it says no; what it does is noted.
+        # Asked whether a package is installed, it says no; installations are recorded.
         printf '#!/bin/sh\ncase "$1" in -q | info | -T) exit 1 ;; esac\necho "%s $*" >>"%s"\n' "$tool" "$T/told" >"$T/tools/$tool"
     done
     chmod +x "$T/tools/sudo" "${@/#/$T/tools/}" # not *: that follows the links to the system's programs
@@ -140,8 +140,8 @@ bootstrap() { PATH=$T/tools "$T/tree/bootstrap" "$@"; }
     grep -q 'install .* zsh$' "$T/told"
 }
 
-# locked_apt LOCK...: an apt-get whose first call finds the first of these locks held by
-# another process, and so on; '-' is held by nobody. No time passes where bootstrap sleeps.
+# locked_apt LOCK...: makes an apt-get that finds one of these locks held by another process
+# on each call in turn; '-' is held by nobody. No time passes while bootstrap sleeps.
 locked_apt() {
     fresh_tree
     printf '%s\n' "$@" >"$T/locks"
@@ -189,7 +189,7 @@ F
     [[ $output == *'failed: apt_get update'* && $output != *autoreconf* ]]
     equals "$(awk '{ seconds += $2 } END { print seconds }' "$T/told")" 600
 
-    # What fails for another reason fails at once.
+    # A failure for another reason is reported at once.
     fresh_tree apt-get
     printf '#!/bin/sh\necho "E: Unable to locate package gcc" >&2\nexit 100\n' >"$T/tools/apt-get"
     fails_with 1 'E: Unable to locate package gcc' bootstrap
@@ -234,15 +234,15 @@ F
     not grep -qE 'RPATH|RUNPATH|TEXTREL' <<<"$output"
     run readelf --dyn-syms -W "$DLOCK"
     grep -q '__stack_chk_fail' <<<"$output"
-    # Of -D_FORTIFY_SOURCE, which other C libraries do not have in functions of their own.
+    # Because of -D_FORTIFY_SOURCE; other C libraries have no functions of their own for it.
     [[ $output != *GLIBC* ]] || grep -qE ' __(snprintf|memcpy|fprintf|read)_chk' <<<"$output"
-    # Libraries' archives may be without it, and then the whole is, too.
+    # The libraries' archives may be built without it, and then the whole program is.
     [ -e "$BUILD/src/main.o" ] && grep -q -- -fcf-protection "$BUILD/Makefile" || return 0
     run readelf -nW $(find "$BUILD/src" -name '*.o')
     equals "$(grep -c 'x86 feature: IBT, SHSTK' <<<"$output")" "$(find "$BUILD/src" -name '*.o' | wc -l)"
 }
 
-# copy_tree NAME: the sources, with configure and what it made, in $T/NAME.
+# copy_tree NAME: copies the sources, with configure and the files it made, to $T/NAME.
 copy_tree() {
     [ -x "$SRC/configure" ] || skip 'not configured from here'
     mkdir "$T/$1"
@@ -304,12 +304,12 @@ copy_tree() {
 644 usr/share/man/man7/dlock-process.7
 644 usr/share/man/man7/dlock-redis.7
 644 usr/share/zsh/site-functions/_dlock'
-    # What is copied from there runs the program that was installed.
+    # The examples that were copied run the installed program.
     equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
     grep -q '^ExecStart=/usr/bin/dlock ' "$T/root/usr/share/doc/dlock/examples/leader.service"
-    # The pages name the configuration that it reads.
+    # The pages name the configuration file that it reads.
     equals "$(grep -rhoE '[a-z/]*/dlock\.conf$' "$T/root/usr/share/man" "$T/root/usr/share/doc/dlock/cookbook.md" | grep etc | sort -u)" /opt/etc/dlock.conf
-    # Links lead to what is installed.
+    # Links lead to installed files.
     local page link
     cd "$T/root/usr/share/doc/dlock"
     for page in *.md; do
@@ -408,7 +408,7 @@ mount -t tmpfs none "$2/proc"
 touch "$2/proc/mounted"
 END
     chmod +x "$T/bin/debootstrap"
-    # In a mount namespace of the test's own, so that nothing stays mounted if it fails.
+    # In the test's own mount namespace, so that nothing stays mounted if it fails.
     PATH=$T/bin:$PATH run unshare -m bash -euc '. "$1/packaging/root.bash"
         MIRROR=none make_root "$2/root" stable
         [ ! -e "$2/root/proc/mounted" ]' bash "$SRC" "$T"
@@ -424,7 +424,7 @@ END
     TMPDIR=$T/tmp run "$SRC/packaging/matrix" trixie
     equals "$status" 0
     [[ $output == *'PASSED OVER: trixie: its root cannot be made here'*'0 passed, 0 failed' ]]
-    # In a container that may not mount, not even that.
+    # Not even in a container that may not mount.
     not unshare --mount --pid --fork true 2>/dev/null || equals "$(wc -l <"$T/tries")" 2
     equals "$(ls "$T/tmp")" ''
 }
@@ -432,7 +432,7 @@ END
 @test "make coverage and make fuzz accept a compiler of two words, as ccache's users have" {
     mkdir -p "$T/helpers"
     touch "$T/helpers/wait_text"
-    # Its programs do nothing but count that they ran.
+    # Its programs only count their calls.
     cat >"$T/bin/compiler" <<'END'
 #!/bin/sh
 while [ "$1" != -o ]; do shift; done
@@ -459,7 +459,7 @@ END
 
 @test "a single object or the helpers can be built in a new clone: generated files are made first" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
-    # As in a clone: nothing is known yet of what a source includes.
+    # As in a clone: make does not know yet what a source includes.
     sed '/^include .*\.Po /d' "$BUILD/Makefile" >"$T/Makefile"
     make -C "$BUILD" -f "$T/Makefile" -n -W src/store/redis/scripts/take.lua src/store/redis/scripts.o >"$T/told"
     grep -qF embed.sh "$T/told"

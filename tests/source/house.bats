@@ -3,10 +3,10 @@
 load ../lib/common
 setup() { common_setup; SRC=$(realpath "$TESTS/../src"); }
 
-# layers: the folders from low to high, as doc/design.md has them.
+# layers: prints the folders from low to high, as in doc/design.md.
 layers() { sed -nE 's/^\| `([a-z/]+)\/` \|.*/\1/p' "$SRC/../doc/design.md"; }
 
-# upward FOLDER-OF-SOURCES: each include that leads to a higher layer.
+# upward FOLDER-OF-SOURCES: prints each include that leads to a higher layer.
 upward() {
     python3 - "$1" $(layers) <<'END'
 import os, re, sys
@@ -38,7 +38,7 @@ END
     equals "$(grep -rhoE '^#include "[^"]+' "$SRC/redis" --include='*.[ch]' | grep -vE '"(util|redis)/' | sort -u)" '#include "lock/result.h'
 }
 
-# cycles FOLDER-OF-SOURCES: each group of files there, x.c with x.h as one, that include each other or call each
+# cycles FOLDER-OF-SOURCES: prints each group of files there, x.c with x.h as one, that include each other or call each
 # other's functions, however indirectly.
 cycles() {
     python3 - "$1" <<'END'
@@ -98,7 +98,7 @@ END
     not grep -rnE --include='*.[ch]' '\<environ(\[[^]]*\])? *=[^=]' "$SRC"
 }
 
-# twice FOLDER-OF-SOURCES: each external function, or function or struct of a header, whose name another file defines, too.
+# twice FOLDER-OF-SOURCES: prints each external function, and function or struct in a header, whose name another file defines, too.
 twice() {
     python3 - "$1" <<'END'
 import collections, pathlib, re, sys
@@ -130,7 +130,7 @@ END
     equals "$(twice "$SRC")" ''
 }
 
-# large FOLDER-OF-SOURCES: each file there of more than 700 lines, and each function of more than 60.
+# large FOLDER-OF-SOURCES: prints each file there of more than 700 lines, and each function of more than 60.
 large() {
     find "$1" -name '*.[ch]' ! -name embedded.h -printf '%P\n' | sort | (cd "$1" && xargs awk '
         FNR == 701 { print FILENAME }
@@ -147,7 +147,7 @@ large() {
     equals "$(large "$SRC")" ''
 }
 
-# missing FOLDER: what a page or a comment there names and that does not exist: each "folder/file.c" or "folder/part_*.c",
+# missing FOLDER: prints what a page or a comment there names and that does not exist: each "folder/file.c" or "folder/part_*.c",
 # from the root of the tree, src/, tests/ or beside it, and each "some_function()" of src/.
 missing() {
     python3 - "$1" <<'END'
@@ -182,7 +182,7 @@ END
     equals "$(missing "$TESTS/..")" ''
 }
 
-# unknown REASONS: each function there that its file does not have, and each line that is none.
+# unknown REASONS: prints each function there that its file does not have, and each line that names none.
 unknown() {
     PYTHONDONTWRITEBYTECODE=1 python3 - "$TESTS" "$SRC" "$1" <<'END' 2>&1
 import pathlib, re, sys
@@ -203,7 +203,7 @@ END
     equals "$(unknown "$T/reasons")" "$T/reasons: not 'FILE: FUNCTION...': <<<<<<< HEAD"
 }
 
-# ignored FOLDER: checks in the middle of a test of which '&&' ignores the failure.
+# ignored FOLDER: prints checks in the middle of a test whose failure '&&' ignores.
 ignored() {
     python3 - "$1" <<'END'
 import pathlib, re, sys
@@ -224,7 +224,7 @@ END
     equals "$(ignored "$TESTS")" ''
 }
 
-# lost_skips FOLDER: each skip that a subshell ends with, and each call of a function there that may skip: the test
+# lost_skips FOLDER: prints each skip that only ends a subshell, and each call there of a function that may skip: the test
 # does not learn of it.
 lost_skips() {
     python3 - "$1" <<'END'
@@ -234,7 +234,7 @@ FUNCTION = re.compile(r"^( *)(\w+)\(\) \{(?:(.*)\}$|((?:\n.*)*?)\n\1\}$)", re.M)
 def calls(before, names, after=""):
     return re.compile(rf"{before}(?:{'|'.join(names)})(?![\w./=(-]){after}", re.M)
 
-# The functions of a file that may skip, with those that call them.
+# The functions of a file that may skip, and those that call them.
 def skipping(text, known):
     names = set(known)
     while more := {name for _, name, line, lines in FUNCTION.findall(text)
@@ -268,9 +268,9 @@ END
     equals "$(lost_skips "$TESTS")" ''
 }
 
-# speed_decides FOLDER: each upper bound on a measured time there, in bash or in Python, that has no
-# slack; a comparison of two times that were measured is none. tests/model and tests/torture judge by
-# rules of their own.
+# speed_decides FOLDER: prints each upper bound on a measured time there, in bash or in Python, that has no
+# slack; a comparison of two measured times is not a bound. tests/model and tests/torture judge by
+# their own rules.
 speed_decides() {
     python3 - "$1" <<'END'
 import pathlib, re, sys
@@ -288,10 +288,10 @@ for path in sorted(pathlib.Path(sys.argv[1]).rglob("*")):
         if code.startswith(("@test", "def ", "class ")) or re.match(r"\w+\(\) ", code):
             times = set()
         is_time = lambda text: re.search(CLOCK, text) or any(re.search(rf"(?<!['\"\w-]){name}\b", text) for name in times)
-        found = SOON.search(code) and "-eq 124" not in code # which lets something run for that long
+        found = SOON.search(code) and "-eq 124" not in code # it lets something run for that long
         for left, *signs, right in [] if re.match(r"\s*(local )?\w+=", code) else COMPARES.findall(code):
             sides = re.split(r" \|\| | && | or | and |, ", left)[-1], ENDS.split(right)[0]
-            above = bool(signs[1] or signs[3]) != code.lstrip().startswith("if ") # what comes after an `if` is the failure
+            above = bool(signs[1] or signs[3]) != code.lstrip().startswith("if ") # the part after an `if` is the failure
             least, most = sides[::-1] if above else sides
             found = found or is_time(least) and not is_time(most) and "SLACK" not in most and re.search(r"\d", most)
         if found:
@@ -304,7 +304,7 @@ END
 
 @test "no test depends on the machine's speed: every upper bound on a time gets its slack from within" {
     mkdir "$T/tests"
-    # Behind #, since bats takes a line that begins with @test for a test of this file.
+    # Each line starts with #, because bats takes a line that begins with @test for a test of this file.
     sed 's/^#//' >"$T/tests/a.bats" <<'END'
 #@test "bounds" {
 #    start=$(now)
@@ -356,7 +356,7 @@ END
     equals "$(cat "$T/gone")" ''
 }
 
-# not_planted ROOT: each patch of an old behaviour that does not apply to ROOT, or that no row of doc/defects.md names.
+# not_planted ROOT: prints each patch of an old behaviour that does not apply to ROOT, or that no row of doc/defects.md names.
 not_planted() {
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TESTS/mutants python3 - "$1" <<'END'
 import pathlib, sys

@@ -1,17 +1,17 @@
 #!/usr/bin/env bats
-# What tests/run hands to bats, in which order, and what it makes of the output.
+# Which files tests/run passes to bats, in which order, and how it reads the output.
 load ../lib/common
 setup() {
     common_setup
     RUNNER=$(realpath "$TESTS/run")
     unset BACKENDS AGAIN JOBS
-    # A bats that notes its files, and prints $T/tap.
+    # A bats that records its files, and prints $T/tap.
     printf '#!/bin/sh\nfor file; do case $file in *.bats) echo "$file" >>"%s"; esac; done\ncat "%s"\n' "$T/ran" "$T/tap" >"$T/bin/bats"
     chmod +x "$T/bin/bats"
     printf '1..1\nok 1 one\n' >"$T/tap"
 }
 
-# ran ARGUMENTS...: the files that tests/run hands to bats, as FOLDER/FILE or BACKEND/both/FILE.
+# ran ARGUMENTS...: prints the files that tests/run passes to bats, as FOLDER/FILE or BACKEND/both/FILE.
 ran() {
     rm -f "$T/ran"
     "$RUNNER" "$@" >/dev/null
@@ -54,7 +54,7 @@ ran() {
 @test "with AGAIN, a test that passes when run alone is named and does not count as failed" {
     printf '1..2\nnot ok 1 one\n# (in test file %s, line 3)\nok 2 two # skip why\n' "$TESTS/cli/options.bats" >"$T/tap"
     fails_with 1 '^0 passed, 1 failed, 1 skipped' "$RUNNER" "$TESTS/cli/options.bats"
-    # Alone, it is the first test.
+    # When run alone, it is the first test.
     printf '#!/bin/sh\n[ "$2" != -f ] || { echo 1..1; echo "ok 1 $3"; exit; }\ncat "%s"\n' "$T/tap" >"$T/bin/bats"
     AGAIN=1 fails_with 0 '^UNSTEADY: failed among others, passed alone: one$' "$RUNNER" "$TESTS/cli/options.bats"
     grep -qx '1 passed, 0 failed, 1 skipped' <<<"$output"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# How dlock speaks: plain, idiomatic technical English. These patterns are what a reader stumbles over; they find most of it, not all.
+# dlock's words are plain, idiomatic technical English. These patterns match what readers stumble over: most of it, not all.
 
 load ../lib/common
 setup() { common_setup; cd "$TESTS/.." || return; }
@@ -16,7 +16,7 @@ PATTERNS=(
     '\b(so is that|so it is|so are those|and so may)\b'
 )
 
-# at_most COUNT FILE...: so many of the patterns' matches are in these files; more are shown
+# at_most COUNT FILE...: these files have at most COUNT matches of the patterns; more are shown.
 at_most() {
     local most=$1 pattern
     shift

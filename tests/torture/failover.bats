@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What a failover can lose, since Redis replicates after it has answered: the overlap
-# is real, and what the fence makes of it.
+# What a failover can lose, because Redis replicates only after it has answered: the overlap
+# is real, and the fence keeps the older write out.
 load ../lib/common
 load ../lib/replication
 
-# The replica cannot log in to the master any more, and all others can.
+# The replica can no longer log in to the master, but everybody else can.
 cut_off() {
     at_b config set masteruser nobody >/dev/null
     at_b config set masterauth nothing >/dev/null
@@ -13,8 +13,8 @@ cut_off() {
     wait_until 5 not has_synced
 }
 
-# A command that goes on when it is told to stop, writes its fence to $T/NAME and
-# ends, after a fenced write, when there is $T/NAME.end.
+# A command that ignores the stop, writes its fence to $T/NAME and
+# ends after a fenced write, once $T/NAME.end exists.
 deaf() {
     printf '#!/bin/sh\ntrap "" TERM\necho "$DLOCK_FENCE" >"$T/%s.tmp" && mv "$T/%s.tmp" "$T/%s"\n' "$1" "$1" "$1"
     printf 'while [ ! -e "$T/%s.end" ]; do sleep 0.01; done\n' "$1"
@@ -22,7 +22,7 @@ deaf() {
     printf 'echo $? >"$T/%s.wrote"\n' "$1"
 } >"$T/$1.sh"
 
-# run_deaf NAME [DLOCK ARGUMENTS...]: in the background; its pid is in $T/NAME.pid.
+# run_deaf NAME [DLOCK ARGUMENTS...]: runs it in the background; its pid is in $T/NAME.pid.
 run_deaf() {
     local name=$1
     shift
@@ -49,7 +49,7 @@ ends_with() {
     wait_until 10 fails_over "$PORT"
     wait_until 20 has_switched s
     run_deaf second -w 20 -t 5m
-    # The overlap: the first one's command is there while the second one's is.
+    # The overlap: the first command still runs while the second one does.
     kill -0 "$(cat "$T/first.pid")"
     [ ! -e "$T/first.wrote" ]
     [ "$(cat "$T/second")" -gt "$(cat "$T/first")" ]
@@ -66,7 +66,7 @@ ends_with() {
     start_pair
     local ahead=$(((EPOCHSECONDS + 3600) * 1000000)) first second
     export DLOCK_REDIS=unix://$T/a.sock
-    # What a master whose clock was ahead has left.
+    # A fence left by a master whose clock was ahead.
     at_a hset '{dlock:job}:meta' fence "$ahead" >/dev/null
     at_a hset '{dlock:other}:meta' fence "$ahead" >/dev/null
     at_a wait 1 5000 >/dev/null

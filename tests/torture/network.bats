@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What stands between dlock and its servers in a campaign does what it says, and a lock
-# that is on three servers bears it.
+# The proxies and networks between dlock and its servers in a campaign do what they say, and a lock
+# on three servers survives them.
 load ../lib/common
 setup() { common_setup; export PYTHONPATH=$TESTS/torture:$TESTS/lib PYTHONDONTWRITEBYTECODE=1; }
 
@@ -23,7 +23,7 @@ ping_through() { timeout "${1:-5}" redis-cli -s "$T/redis.proxy" ping 2>&1 </dev
     ping_through | grep -qE 'refused|No such file'
     ask_proxy redis heal
     equals "$(ping_through)" PONG
-    # Nothing comes back; what was asked is done all the same, and answered in the end.
+    # Nothing comes back; the request is carried out all the same, and answered in the end.
     ask_proxy redis partition 0 1
     timeout 10 redis-cli -s "$T/redis.proxy" set key value >"$T/answer" 3>&- 4>&- &
     wait_until 5 eval '[ "$(redis exists key)" = 1 ]'
@@ -31,10 +31,10 @@ ping_through() { timeout "${1:-5}" redis-cli -s "$T/redis.proxy" ping 2>&1 </dev
     ask_proxy redis heal
     wait $!
     equals "$(cat "$T/answer")" OK
-    # Neither way: it is not even asked.
+    # Nothing passes in either direction: the request does not even arrive.
     ask_proxy redis partition
     timeout 10 redis-cli -s "$T/redis.proxy" del key >"$T/answer" 2>&1 3>&- 4>&- &
-    wait_until 5 eval '[ "$(grep -c "$T/redis.proxy" /proc/net/unix)" -ge 2 ]' # it listens, and has one
+    wait_until 5 eval '[ "$(grep -c "$T/redis.proxy" /proc/net/unix)" -ge 2 ]' # it listens, and has one connection
     equals "$(redis exists key)" 1
     ask_proxy redis reset
     not wait $!
@@ -78,7 +78,7 @@ with Network(["a", "b"]) as network:
     server = subprocess.Popen(network.within("a") + [sys.executable, "-c", ECHO], stdout=subprocess.PIPE)
     assert server.stdout.readline() == b"ready\n"
     every = list(range(100))
-    # The first one finds the neighbour; processors that take turns may swap two of the others.
+    # The first packet finds the neighbour; processors that take turns may swap two of the others.
     assert answers(network, 1, 10, 1) == [0]
     assert sorted(answers(network, 100, 10, 100)) == every
     network.between(["a"], ["client"], Link(loss=0.3))
@@ -114,8 +114,8 @@ P
     not grep -q 'could not be played' <<<"$output"
 }
 
-# taken_away OPTION...: takes it, and it is removed on the first server before the highest fence is written there: that
-# of the second server, which answers later.
+# taken_away OPTION...: acquires the lock, which is removed on the first server before the highest fence is written there:
+# that of the second server, which answers later.
 taken_away() {
     local status=0
     redis-cli -s "$T/2.sock" hset '{dlock:job}:meta' fence "$(($(date +%s) + 600))000000" format 2 >/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The campaign of `make torture` and the ends of leases of `make stress`, in small, and whether their checker would find
+# Small versions of the campaign of `make torture` and the ends of leases of `make stress`, and tests that their checker finds
 # what it looks for.
 load ../lib/common
 teardown() {
@@ -9,11 +9,11 @@ teardown() {
 }
 
 torture() {
-    # Ends its own children on TERM.
+    # It ends its own children on TERM.
     timeout --kill-after=10 80 python3 "$TESTS/torture" --log "$T/log" --seed bats "$@" "$DLOCK" "$HELPERS"
 }
 
-# well STAGES: each has takes, and neither overlaps nor anything else that is wrong.
+# well STAGES: each stage has runs, and neither overlaps nor other errors.
 well() {
     echo "$output"
     [ "$status" -eq 0 ]
@@ -71,7 +71,7 @@ for takes, fault, seconds, seed in itertools.islice(nemesis.schedule(Stage(), op
     fails_with 77 'skipped: there is no stage .paper.; there are file, redis' torture --stage paper
 }
 
-# A history in which all is well: a command that ended by itself, and one that was stopped.
+# A history in which all is well: one command ended by itself, and one was stopped.
 history() {
     cat <<'H'
 0.9 begin seed=1 tree=0
@@ -90,7 +90,7 @@ history() {
 H
 }
 
-# wanted STATUS PATTERN: the history on stdin is a case, of which the checker says so.
+# wanted STATUS PATTERN: the history on stdin is a case for which the checker must say this.
 wanted() {
     local number=1
     while [ -e "$T/case.$number" ]; do number=$((number + 1)); done
@@ -98,20 +98,20 @@ wanted() {
     printf '%s\n' "$@" >"$T/want.$number"
 }
 
-# judged STATUS PATTERN [SED COMMAND...]: a case is that history, changed by the commands.
+# judged STATUS PATTERN [SED COMMAND...]: a case made from that history by the commands.
 judged() {
     local status_wanted=$1 pattern=$2 command text changed
     shift 2
     text=$(history)
     for command; do
         changed=$(sed "$command" <<<"$text")
-        not equals "$changed" "$text" 2>/dev/null # a change that changes nothing would show nothing
+        not equals "$changed" "$text" 2>/dev/null # a change that changes nothing would prove nothing
         text=$changed
     done
     wanted "$status_wanted" "$pattern" <<<"$text"
 }
 
-# All cases so far, by one process.
+# One process judges all cases so far.
 verdicts() {
     local said='' line number want
     run python3 "$TESTS/torture" --check "$T"/case.*
@@ -139,9 +139,9 @@ verdicts() {
 
 @test "the checker finds two commands that overlap" {
     local overlap='^redis: overlap: run 1 .*run 2 started'
-    # As the later one found it ...
+    # As the later run has found it ...
     judged 1 "$overlap" '/^1.6 start/a 1.61 overlap with=1 run=2 pid=2'
-    # ... and as the history alone shows.
+    # ... and as only the history shows it.
     judged 1 "$overlap" 's/^1.6 start/1.4 start/'
     judged 1 "$overlap" 's/until=1.5$/until=1.7/'
     judged 1 "$overlap" '/daemon=0/s//daemon=1/' 's/until=1.5$/until=1.7/' 's/tree=0/tree=1/'
@@ -159,7 +159,7 @@ verdicts() {
     judged 0 '0 wrong' 's/run=1 status=3/run=1 status=124/' "${unanswered/LOCK/a}"
     judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/' "${unanswered/LOCK/b}"
     judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/' "${unanswered/LOCK*/a before=1.19}"
-    # A take is sent when the one before has ended, unless a server may have held it up.
+    # A request is sent when the one before has ended, unless a server may have delayed it.
     local early='s/^2.495 term/1.95 term/;s/^2.496 end/1.96 end/;s/^2.5 exit/2.0 exit/;s/until=2.496/until=1.96/'
     judged 1 '124, but the lease had 0.090 s to go' "$early"
     judged 0 '0 wrong' "$early" '/^1.01/a 1.2 fault_begin backend=redis fault=pause may_lose=0\n1.3 fault_end backend=redis fault=pause'
@@ -178,19 +178,19 @@ verdicts() {
 }
 
 @test "the checker finds a script that ends in the wrong way, a dlock that hangs, and a stage that does not heal" {
-    # A script that has attached itself is killed by dlock when its lease is over, and not before.
+    # dlock kills a script that has attached itself when its lease has ended, not before.
     local script='/spawn run=2/s/$/ how=attach/' killed='s/^2.5 exit run=2 status=124/2.5 exit run=2 status=-9/'
     judged 0 '0 wrong' "$script" "$killed"
     judged 1 'ended by signal 9, which nobody should have sent' "$script" "$killed" '/^2.49/d' 's/^2.5 exit/1.9 exit/;s/^2.51/1.91/;s/until=2.496/until=1.8/'
     judged 0 '0 wrong' "$script" "$killed" '/^2.49/d' 's/^2.5 exit/1.8 signal run=2 number=9 to=script\n1.9 exit/;s/^2.51/1.91/;s/until=2.496/until=1.8/'
     judged 1 'ended by signal 9, which nobody should have sent' 's/^\(1.0 spawn run=2.*\)/\1 how=acquire/' "$killed"
-    # One that ends by itself has the status that it says.
+    # A script that ends by itself has the status that it reports.
     local ends='s/^2.5 exit run=2 status=124/2.5 exit run=2 status=0/;/^2.495/d'
     judged 0 '0 wrong' "$script" "$ends"
     judged 1 "the command's own status was 0" "$script" "$ends" 's/run=2 status=0 said/run=2 status=1 said/'
     judged 0 '0 wrong' "$script" "$ends" 's/run=2 status=0 said/run=2 status=69 said/' \
         '/^1.6 start/i 1.55 fault_begin backend=redis fault=kill may_lose=0\n1.56 fault_end backend=redis fault=kill'
-    # What --acquire has left is released before its end.
+    # A lock left by --acquire is released before its end.
     local acquired='/spawn run=1/s/$/ how=acquire/;s/^1.51 exit run=1 status=3 said=/&release=124/'
     judged 1 'the release of a lock that was not lost gives 124' "$acquired"
     judged 0 '0 wrong' "$acquired" 's/release=124/release=0/'
@@ -210,12 +210,12 @@ verdicts() {
 }
 
 @test "the checker excuses the end of a very short lease, and a dlock frozen before its start, only as far as they explain" {
-    # Under a TTL of less than half a second two may meet at its end, and only there.
+    # With a TTL of less than half a second, two runs may meet at its end, and only there.
     local short='s/ttl=1000/ttl=300/' stopped='/^1.5 end/,/^1.51/d;/^1.01/a 1.35 exit run=1 status=124 said=ended' meets='s/until=1.5$/until=1.34/;s/^1.6 start/1.3 start/;/^2.495/d;s/^2.496 end/1.45 end/;s/^2.5 exit run=2 status=124/1.46 exit run=2 status=0/;s/until=2.496/until=1.45/'
     judged 0 '0 overlaps, 0 wrong' "$short" "$stopped" "$meets"
     judged 1 'overlap: run 1' "$short" "$stopped" "$meets" 's/^1.3 start/1.1 start/'
     judged 1 'overlap: run 1' "$short" "$stopped" "$meets" 's/ttl=300/ttl=600/'
-    # The later one took the lock, was frozen beyond its lease, and starts on waking.
+    # The later run acquired the lock, was frozen beyond its lease, and starts on waking.
     local late='s/daemon=0/& wait=9000/;/^2.495/d;s/^2.496 end/2.1 end/;s/until=2.496/until=2.1/;s/^2.5 exit/2.15 exit/;s/^1.0 spawn run=1/1.45 spawn run=1/;s/^1.01 start/1.55 start/;s/^1.5 end status=3/2.05 end status=0/;s/^1.51 exit run=1 status=3/2.06 exit run=1 status=0/;s/until=1.5$/until=2.05/;s/^1.6 start/2.02 start/'
     judged 1 'overlap: run 1' "$late"
     judged 0 'at once by design: 1 .frozen dlock, between its take and its start' "$late" '/^2.02 start/i 1.1 freeze run=2\n2.01 thaw run=2'
@@ -255,27 +255,27 @@ P
     judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
         's/until=2.496/until=4.1/'
-    # It was taken away when both were there already.
+    # The lock was removed while both were running.
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/1.2 removed run=1 before=1.19/1.7 removed run=1 before=1.69/'
 
-    # A Redis does not wait for a frozen dlock; a file lock is held by it all the same.
+    # Redis does not wait for a frozen dlock, which still holds a file lock.
     local frozen='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 freeze run=1\n2.4 thaw run=1\n2.41 exit run=1 status=124 said=ended'
     local beyond='s/until=1.5$/until=2.405/;s/^1.6 start/2.05 start/'
     judged 0 'at once by design: 1 \(frozen dlock\)' "$frozen" "$beyond"
     judged 1 'overlap: run 1' "$frozen" "$beyond" 's/backend=redis/backend=file/'
     judged 1 'overlap: run 1' "$frozen" "$beyond" 's/^2.4 thaw/1.4 thaw/'
-    # Its lease had 0.4 s to go when the next one started.
+    # Its lease had 0.4 s left when the next run started.
     judged 1 'overlap: run 1' "$frozen" 's/until=1.5$/until=2.405/'
-    # The later one was frozen before its start, but not for as long as its lease.
+    # The later run was frozen before its start, but not for as long as its lease.
     judged 1 'overlap: run 1' 's/until=1.5$/until=1.7/' '/^1.6 start/i 1.55 freeze run=2\n1.59 thaw run=2'
 
-    # The command of a killed dlock dies with it, its daemons do not.
+    # A killed dlock's command dies with it, its daemons do not.
     local killed='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 kill run=1\n1.21 exit run=1 status=-9 said='
     judged 0 '0 overlaps' "$killed"
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/'
     judged 0 'at once by design: 1 \(a daemon' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/tree=0/tree=1/'
-    # Both were there before it was killed.
+    # Both were running before it was killed.
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/^1.6 start/1.1 start/'
     judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.25 start/'
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.1 start/'
@@ -287,7 +287,7 @@ P
     judged 1 'overlap: run 1' "$told" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/to=dlock/to=x/;s/number=15/number=2/'
     judged 1 'overlap: run 1' "$shot" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/tree=0/tree=1/'
 
-    # A busy machine is no excuse unless others were woken late too, at that time.
+    # A busy machine is an excuse only if others were woken late too, at that time.
     local late='/^1.5 end/,/^1.51/d;s/^2.\([45]\)/3.\1/;s/until=2.4/until=3.4/;/^1.6 start/i 2.03 exit run=1 status=124 said='
     judged 1 'overlap: run 1' "$late" 's/^1.6 start/2.01 start/' 's/until=1.5$/until=2.02/'
     # The command of run 1 is late: its fence is lower by more than its lease, so that its lease was over when run 2 took the lock.
@@ -302,12 +302,12 @@ P
     verdicts
 }
 
-# modes MODE [MODE]: the two runs of the history have these modes and are there at once.
+# modes MODE [MODE]: the two runs of the history have these modes and overlap.
 modes() {
     history | sed "s/^\\(1.0 spawn run=1 .*\\)/\\1 mode=$1/; s/^\\(1.0 spawn run=2 .*\\)/\\1 mode=${2:-$1}/; s/^1.6 start/1.4 start/"
 }
 
-# slots FIRST SECOND: each of the two has that one of two.
+# slots FIRST SECOND: each of the two has this one of two slots.
 slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
 
 @test "the checker knows who may overlap: sharers, and N slot holders, each with its own slot" {
@@ -334,7 +334,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
         '/^1.5 end/i 1.3 exit run=2 status=75 said='
     judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^5.0/i 4.3 exit run=2 status=75 said='
-    # A machine that was late a second later explains nothing.
+    # That the machine was late a second later explains nothing.
     judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^5.0/i 2.5 exit run=2 status=75 said=\n4.5 machine_late by=0.9'
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said='
@@ -354,11 +354,11 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
 
 @test "the checker finds a waiter that is passed over or overtaken, and a lock that is not kept" {
     judged 1 'it waited for 3.* s for a lock that nobody held' '/^1.6 start/,/^2.51/d' 's/^5.0/4.9 start fence=11 run=2 pid=2\n4.95 end status=0 run=2 pid=2\n4.96 exit run=2 status=0 said=\n4.97 gone run=2 until=4.95\n5.0/'
-    # Run 3 came long after run 2, and is served before it.
+    # Run 3 came long after run 2, and is served first.
     local third='/^1.6 start/i 1.4 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.52 start fence=11 run=3 pid=3\n1.53 end status=0 run=3 pid=3\n1.54 exit run=3 status=0 said=\n1.55 gone run=3 until=1.53'
     judged 1 'it came 0.400 s after run 2, and was served before it' "$third" '/^1.6 start/s/fence=11/fence=12/'
     judged 0 '0 wrong' "$third" '/^1.6 start/s/fence=11/fence=12/' 's/^1.4 spawn run=3/1.1 spawn run=3/'
-    # One that could not be called looks by itself, and a later one that can be is called.
+    # A waiter that could not be called polls, and a later one is called.
     local deaf='s/^\(1.0 spawn run=1.*\) ttl=1000/\1 ttl=20000/;s/^1.5\([ 12]\)/6.5\1/;s/until=1.5$/until=6.5/;/^1.01/a 1.03 fault_begin backend=redis fault=x may_lose=0 deafens=1\n1.04 fault_end backend=redis fault=x' late='/^1.6 start/,/^2.51/d;s/^5.0/9.5 start fence=11 run=2 pid=2\n9.55 end status=0 run=2 pid=2\n9.56 exit run=2 status=0 said=\n9.57 gone run=2 until=9.55\n9.9/'
     judged 0 '0 wrong' "$deaf" "$late"
     judged 1 'it waited for 2.9[0-9]* s for a lock that nobody held' "$deaf" "$late" 's/ deafens=1//'
@@ -373,15 +373,15 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local frozen='/^1.6 start/,/^2.51/d;/^5.0/i 1.1 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=500\n1.2 freeze run=3\n8.2 thaw run=3\n8.3 exit run=3 status=75 said='
     local late='s/^5.0/8.0 start fence=11 run=2 pid=2\n8.1 end status=0 run=2 pid=2\n8.11 exit run=2 status=0 said=\n8.12 gone run=2 until=8.1\n9.0/'
     judged 1 "$waits" "$frozen" "$late"
-    # It may have been soon enough, or the frozen one may have had the lock for its TTL.
+    # It may have been early enough, or the frozen one may have held the lock for its TTL.
     judged 0 '0 wrong' "$frozen" "$late" 's/^8.0/6.0/;s/^8.1/6.1/;s/until=8.1/until=6.1/'
     judged 0 '0 wrong' "$frozen" "$late" 's/^8.0/7.6/;s/^8.1/7.7/;s/until=8.1/until=7.7/' 's/^1.2 freeze/1.6 freeze/'
-    # A frozen or killed holder of Redis; a frozen one of a file has it until it ends.
+    # A frozen or killed holder in Redis; a frozen one of a file lock holds it until it ends.
     local holder='/^1.5 end/,/^1.51/d;/^1.6 start/,/^2.51/d;/^1.01/a 1.2 freeze run=1\n8.2 thaw run=1\n8.3 exit run=1 status=124 said=ended'
     judged 1 "$waits" "$holder" "$late"
     judged 0 '0 wrong' "$holder" "$late" 's/^8\.\([01]\)/9.\1/;s/^9.0 done/9.9 done/;s/until=8.1/until=9.1/' 's/backend=redis/backend=file/'
     judged 1 "$waits" "$holder" "$late" 's/1.2 freeze run=1/1.2 kill run=1/;/^8.2 thaw/d;s/^8.3 exit run=1 status=124 said=ended/1.3 exit run=1 status=-9 said=/'
-    # The store has a fault, or its clock was set back: what was taken before is kept for longer.
+    # The store has a fault, or its clock was set back: earlier locks last longer.
     local fault='/^1.01/a 1.4 fault_begin backend=redis fault=clock-back may_lose=0 back=3\n1.5 fault_end backend=redis fault=clock-back'
     judged 0 '0 wrong' "$holder" "$late" "$fault"
     judged 0 '0 wrong' "$frozen" "$late" 's/^8.0 start/4.0 fault_begin backend=redis fault=pause may_lose=0\n4.1 fault_end backend=redis fault=pause\n&/'
@@ -389,7 +389,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
 }
 
 @test "the checker distinguishes a file lock held by a frozen dlock from a free one" {
-    # Run 3 has taken the lock, but not started its command; run 2 comes after it.
+    # Run 3 has acquired the lock but not started its command; run 2 comes after it.
     local frozen='/^1.6 start/,/^2.51/d;s/^5.0/1.1 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.6 freeze run=3 group=3\n8.2 thaw run=3 held=1\n8.21 start fence=11 run=3 pid=3\n8.22 end status=0 run=3 pid=3\n8.23 exit run=3 status=0 said=\n8.24 gone run=3 until=8.22\n8.3 start fence=12 run=2 pid=2\n8.4 end status=0 run=2 pid=2\n8.41 exit run=2 status=0 said=\n8.42 gone run=2 until=8.4\n9.0/'
     judged 0 'frozen: 1, of these waiting in a group: 1' "$frozen" 's/backend=redis/backend=file/'
     judged 1 'waited for 5.[0-9]* s for a free lock, and nothing was wrong with the store' "$frozen" 's/backend=redis/backend=file/' 's/ held=1/ held=0/'
@@ -435,10 +435,10 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 '0 wrong' "$pause" 's/ms=3000/ms=300/'
     judged 0 '0 wrong' "$pause" 's/lock=a before/lock=b before/'
     judged 0 '0 wrong' "$pause" '/^1.2 paused/a 1.4 paused backend=redis lock=a before=1.39 ms=0 ok=1'
-    # It may have had the lock by then, or the store has lost the pause.
+    # It may have held the lock by then, or the store has lost the pause.
     judged 0 '0 wrong' "$pause" 's/^1.2 paused/1.45 paused/;s/before=1.19/before=1.44/'
     judged 0 '0 wrong' "$pause" '/^1.2 paused/a 1.4 fault_begin backend=redis fault=flushall may_lose=1\n1.41 fault_end backend=redis fault=flushall'
-    # A paused lock is not a free one; for longer than that nobody waits, and -n is refused.
+    # A paused lock is not a free one; nobody waits for longer than that, and -n is refused.
     local waits='/^1.6 start/,/^2.51/d;s/^5.0/8.0 start fence=11 run=2 pid=2\n8.1 end status=0 run=2 pid=2\n8.11 exit run=2 status=0 said=\n8.12 gone run=2 until=8.1\n9.0/'
     judged 0 '0 wrong' "$waits" '/^1.01/a 1.3 paused backend=redis lock=a before=1.29 ms=6500 ok=1'
     judged 1 'waited for [56].[0-9]* s for a free lock' "$waits" '/^1.01/a 1.3 paused backend=redis lock=a before=1.29 ms=900 ok=1'
@@ -471,7 +471,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 '0 wrong' "$pids" "$told" "$success" 's/success=0 failures=2/success=11 failures=1/'
     judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$pids" "$told" "$success" 's/failures=2/failures=1/'
     judged 1 'remembers 2 failures in a row, and there were 1 to 1' "$pids" "$told" "$success" 's/success=0/success=11/'
-    # A run that was killed is lost, and a fault may take all of it away.
+    # A killed run is lost, and a fault may take all of it away.
     local killed='/^2.495/d;/^2.496/d;s/^2.5 exit run=2 status=124/2.3 kill run=2\n2.5 exit run=2 status=-9/;s/until=2.496/until=2.4/'
     judged 1 'remembers that it ended as stopped -1' "$pids" "$told" "$killed"
     judged 0 '0 wrong' "$pids" "$told" "$killed" 's/outcome=stopped/outcome=lost/;s/0.896:stopped/-1.000:lost/'
@@ -489,12 +489,12 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'overlap: run 1' "$lost" "$until"
     judged 0 'at once by design: 1 \(lost to flushall\)' "$lost" "$until" "$fault"
     judged 1 'overlap: run 1' "$lost" "$until" "$fault" 's/may_lose=1/may_lose=0/'
-    # It was done when both were there, or to other locks; and one that failed is told of.
+    # It was removed when both were running, or for other locks; and a failure is reported.
     judged 1 'overlap: run 1' "$lost" "$until" "$fault" 's/^1.00\([56]\) /1.70\1 /'
     judged 1 'overlap: run 1' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_only backend=redis fault=flushall locks=b,c'
     judged 0 'lost to flushall' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_only backend=redis fault=flushall locks=a,c'
     judged 0 'could not be played: flushall .why. 1' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_fails backend=redis fault=flushall said=why'
-    # After a table of fences has gone the wall clock counts, also one that is wrong; but not for ever.
+    # After a table of fences is lost, the wall clock counts, even if it is wrong; but not for ever.
     local fence='s/daemon=0/& deed=clock/;s/fence=11/fence=9/' gone='/^1.01/i 1.005 fault_begin backend=redis fault=x may_lose=0 forgets=1\n1.006 fault_end backend=redis fault=x'
     judged 0 '0 wrong' "$fence" "$gone"
     judged 1 'the fence 9 does not rise above 10' "$fence" "$gone" 's/deed=clock/deed=umask/'
