@@ -1,8 +1,6 @@
 #!/usr/bin/env bats
 load backend
 
-waits() { dlock --status job | grep -q '1 waiting'; }
-
 @test "a conflict: -n does not wait and prints nothing, -v names the holder, -E sets the status, nothing is run" {
     hold_lock job -t 60
     table <<'ROWS'
@@ -35,18 +33,6 @@ ROWS
     [ "$status" -eq 75 ]
 }
 
-@test "a waiter acquires the lock when its holder ends" {
-    hold_lock job
-    dlock -w 30 job -- sh -c "[ -e '$T/held.end' ] && echo ran >'$T/ran'" 3>&- &
-    local waiter=$!
-    wait_until 10 waits
-    [ ! -e "$T/ran" ]
-    end_hold
-    wait "$waiter"
-    [ -e "$T/ran" ]
-    is_clean job
-}
-
 @test "twenty processes at once: never two in the lock at the same time, and each gets its turn" {
     local i
     for i in {1..20}; do
@@ -68,29 +54,4 @@ ROWS
 ROWS
     [ ! -e "$T/ran" ]
     is_locked job
-}
-
-@test "a signal ends the wait at once, and dlock dies by it" {
-    hold_lock job
-    local signal
-    for signal in INT TERM HUP; do
-        # A shell's background jobs ignore SIGINT; a child of Python does not.
-        # Timeless, it would otherwise wait for ever.
-        timeless run python3 - "$signal" <<'P'
-import os, signal, subprocess, sys, time
-number = getattr(signal, "SIG" + sys.argv[1])
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-waiter = subprocess.Popen(["dlock", "job", "touch", os.environ["T"] + "/ran"])
-while int(open(f"/proc/{waiter.pid}/status").read().split("SigBlk:")[1].split()[0], 16) == 0:
-    time.sleep(0.01)
-waiter.send_signal(number)
-try: assert waiter.wait(20) == -number, waiter.returncode
-finally: waiter.kill()
-P
-        equals "$status $output" '0 '
-        [ ! -e "$T/ran" ]
-    done
-    end_hold
-    wait "$HOLDER"
-    is_clean job
 }

@@ -75,23 +75,3 @@ ROWS
     equals "$(wc -l <"$T/ci")" 2
     CI=true silent job true
 }
-
-@test "a holder and a waiter need little memory of their own" {
-    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs much'
-    [ "$(getconf PAGESIZE)" -eq 4096 ] || skip 'measured in pages of 4 kB'
-    local most=220 waiter pid
-    [ "$BACKEND" = file ] || most=352
-    hold_lock job
-    dlock job true 2>/dev/null 3>&- 4>&- &
-    waiter=$!
-    wait_until 10 eval 'dlock --status job | grep -q "1 waiting"'
-    wait_until 10 grep -q '^Threads:.2' "/proc/$HOLDER/status" # it watches its lease
-    for pid in "$HOLDER" "$waiter"; do
-        # Pages that belong to this process alone, or did until it forked, except pages of files.
-        run awk '/^Anonymous:/ {print $2}' "/proc/$pid/smaps_rollup"
-        echo "$pid: $output kB"
-        [ "$output" -le "$most" ]
-    done
-    end_hold
-    wait
-}

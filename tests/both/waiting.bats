@@ -16,6 +16,7 @@ freeze_the_next() {
 
 @test "first come, first served" {
     local i
+    stop_time
     hold_lock job
     for i in {1..8}; do queue "$i"; done
     end_hold
@@ -27,9 +28,11 @@ freeze_the_next() {
 @test "the next waiter starts at once when the lock is released" {
     hold_lock job
     timeless queue a
+    [ ! -e "$T/order" ]
     end_hold
     wait_until 20 ran 'a '
     ended a
+    is_clean job
 }
 
 @test "nobody overtakes a frozen first waiter until it loses its turn; it gets another when it runs again" {
@@ -83,10 +86,11 @@ freeze_the_next() {
     hold_lock job
     for i in {1..12}; do queue "$i"; done
     queue z
-    for i in {1..12}; do kill -KILL "$(pid_of "$i")"; done
+    for i in {1..9} 11 12; do kill -KILL "$(pid_of "$i")"; done
     end_hold
+    ended 10
     ended z
-    equals "$(order)" 'z '
+    equals "$(order)" '10 z '
     is_clean job
 }
 
@@ -114,19 +118,13 @@ freeze_the_next() {
     ended b
 }
 
-@test "--wait ends when it says" {
-    hold_lock job
-    local start=$(now)
-    fails_with 75 '' dlock -w 700ms job echo wrong
-    [ $(($(now) - start)) -ge 700 ]
-    within 700 "$start"
-}
-
 @test "a lease without a process: its waiter gets the lock when it ends, is released, shortened or removed" {
     local start
+    start=$(now)
     dlock --acquire -t 2s --owner=x job >/dev/null
     queue a
     ended a
+    within 2000 "$start"
     timeless dlock --acquire -t 60s --owner=x job >/dev/null
     timeless queue b
     timeless dlock --release --owner=x job

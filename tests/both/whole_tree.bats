@@ -234,14 +234,6 @@ becomes() {
     is_clean job
 }
 
-@test "--tree: the command's process cannot be started: exit 71, and the lock is released" {
-    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
-    LD_PRELOAD=$HELPERS/fault_clone.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
-        dlock --tree job touch "$T/ran"
-    [ ! -e "$T/ran" ]
-    is_clean job
-}
-
 @test "--tree: the guard is killed with SIGKILL: the other processes are killed, with a message" {
     daemon
     dlock --tree job -- sh -c "python3 $T/daemon.py 600 0; echo \$\$ >$T/command; sleep 600" >/dev/null 2>"$T/err" 3>&- 4>&- &

@@ -28,12 +28,6 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
     equals "$status $output" '0 129600'
 }
 
-@test "text from others in a message cannot disturb a terminal" {
-    run dlock $'a\e[31mb' true
-    [[ $output != *$'\e'* ]]
-    [[ $output == *'a\x1B[31mb'* ]]
-}
-
 @test "Redis is requested but not configured: the message names the option and where a URL was looked for" {
     local places="\(DLOCK_REDIS, $T/home/.config/dlock/dlock.conf, /.*/dlock.conf.d/\*.conf, /.*/dlock.conf\)"
     fails_with 78 "--backend: Redis is requested, but none is configured $places; use --redis=URL" dlock --backend=redis job touch "$T/ran"

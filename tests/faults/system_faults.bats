@@ -3,10 +3,13 @@ load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
 @test "the command's process cannot be started: exit 71, and the lock is released" {
-    LD_PRELOAD="$HELPERS/fault_clone.so $HELPERS/fault_fork.so" fails_with 71 'cannot start a process for the command: Resource temporarily' \
-        dlock job touch "$T/ran"
-    [ ! -e "$T/ran" ]
-    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+    local tree
+    for tree in --no-tree --tree; do
+        LD_PRELOAD="$HELPERS/fault_clone.so $HELPERS/fault_fork.so" fails_with 71 'cannot start a process for the command: Resource temporarily' \
+            dlock $tree job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+        equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+    done
 }
 
 # A row has the status, a preparation (with a stack of any size), and the arguments of the action.

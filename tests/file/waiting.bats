@@ -9,7 +9,6 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     F=$T/locks/dlock:job.lock
     SANITIZED=$((${#SANITIZER} > 0))
-    LEASE=$((SANITIZED ? 8000 : 1500)) # time enough to start to wait, in ms
 }
 
 pid_of() { cat "$T/$1.pid"; }
@@ -94,17 +93,6 @@ through() {
     while read -r i; do wait "$i"; done <"$T/pids"
     [ ! -e "$T/bad" ]
     equals "$(wc -l <"$T/order")" 200
-    equals "$(files)" 0
-}
-
-@test "ten waiters acquire the lock in the order in which they came, and leave no file behind" {
-    local i
-    stop_time
-    share a job && holds a
-    for i in {1..10}; do queue "$i"; done
-    leave a
-    through {1..10}
-    equals "$(order)" '1 2 3 4 5 6 7 8 9 10 '
     equals "$(files)" 0
 }
 
@@ -211,19 +199,6 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "killed waiters, the first and others, are skipped at once" {
-    local i
-    stop_time
-    share a job && holds a
-    for i in {1..8}; do queue "$i"; done
-    for i in 1 3 4 7 8; do kill -KILL "$(pid_of "$i")"; done
-    wait_until 10 waiting 3
-    leave a
-    through 2 5 6
-    equals "$(order)" '2 5 6 '
-    equals "$(files)" 0
-}
-
 @test "if the first waiter is killed while the lock is free, the next one acquires it at once" {
     stop_time
     share a job && holds a
@@ -248,43 +223,6 @@ has_marked() {
         sum=$((sum + $(now) - start))
     done
     within 0 $(($(now) - sum)) # polling would take about 1 s each time
-    equals "$(files)" 0
-}
-
-@test "a lease without a process: a waiter acquires the lock at once when it is released and when it ends" {
-    local start
-    start=$(now)
-    dlock --acquire --owner=me -t ${LEASE}ms job
-    queue 1
-    through 1
-    within $LEASE "$start"
-    stop_time
-    dlock --acquire --owner=me -t 60s job
-    queue 2
-    dlock --release --owner=me job
-    through 2
-    equals "$(order)" '1 2 '
-    equals "$(files)" 0
-}
-
-@test "an extended lease without a process is waited for until its new end" {
-    local start
-    start=$(now)
-    dlock --acquire --owner=me -t ${LEASE}ms job
-    queue 1
-    dlock --extend --owner=me -t $((2 * LEASE))ms job
-    wait "$(pid_of 1)"
-    [ $(($(now) - start)) -ge $((2 * LEASE - 50)) ]
-    within $((2 * LEASE)) "$start"
-}
-
-@test "--hold-at-least: a waiter acquires the lock when that time is over" {
-    local start
-    start=$(now)
-    dlock --hold-at-least=${LEASE}ms job true
-    queue 1
-    through 1
-    within $LEASE "$start"
     equals "$(files)" 0
 }
 
@@ -430,25 +368,6 @@ has_marked() {
     equals "$(files)" 0
 }
 
-@test "--slots: each slot that becomes free goes to the next waiter" {
-    local label
-    stop_time
-    for label in a b; do share "$label" --slots=2 job && holds "$label"; done
-    share c --slots=2 job
-    wait_until 10 waiting 1
-    share d --slots=2 job
-    wait_until 10 waiting 2
-    fails_with 75 '' dlock -n --slots=2 job touch "$T/ran"
-    touch "$T/b.end"
-    holds c
-    [ ! -e "$T/d" ]
-    leave c
-    holds d
-    kill -KILL "$(pid_of a)"
-    leave d
-    equals "$(files)" 0
-}
-
 @test "a waiter for a lock held under its own token blocks nobody" {
     stop_time
     share a --slots=3 --owner=me job && holds a
@@ -511,31 +430,6 @@ P
     wait "$(pid_of second)"
     equals "$(files)" 0
     [ ! -e "$T/ran" ]
-}
-
-@test "a command inherits nothing from the wait: no descriptor, signal disposition or mask" {
-    local show='readlink /proc/$$/fd/* | grep -vE "pipe:|/dev/null" || true; grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status'
-    dlock job -- bash -c "$show" >"$T/before" </dev/null 2>/dev/null 3>&- 4>&- &
-    wait $!
-    share a job && holds a
-    queue first
-    dlock job -- bash -c "$show" >"$T/after" </dev/null 2>/dev/null 3>&- 4>&- &
-    local waiter=$!
-    wait_until 10 waiting 2
-    leave a
-    wait "$waiter"
-    # Except signal 33, which the C library reserves in programs with threads.
-    plain() { grep -v "$T" "$1" | sed '/^SigIgn/s/\t0*\(.\)\(.\{8\}\)$/\t\2/'; }
-    equals "$(plain "$T/after")" "$(plain "$T/before")"
-    # An ignored signal stays ignored.
-    share a2 job && holds a2
-    queue second
-    bash -c "trap '' URG; exec dlock job -- grep ^SigIgn /proc/self/status" >"$T/ignored" 3>&- 4>&- &
-    waiter=$!
-    wait_until 10 waiting 2
-    leave a2
-    wait "$waiter"
-    [ $((0x$(awk '{ print $2 }' "$T/ignored") & 0x400000)) -ne 0 ]
 }
 
 @test "without a thread or without inotify the lock is still acquired, by polling" {

@@ -175,9 +175,12 @@ not_served() {
     dlock --list
     dlock --extend --owner=me job
     dlock --release --owner=me job
-    dlock --acquire -s --owner=me -t 60 job
-    dlock -s --slots=2 other true
+    dlock --acquire -s --owner=me -t 60 --hold-at-least=1ms job
+    dlock --acquire -s --owner=second -t 60 job
+    dlock --release --owner=me job
     dlock --force-release job
+    dlock --slots=2 other true
+    dlock -s other -- dlock --current
     DLOCK_REDIS+='?db=1' dlock -s job true
     equals "$(redis acl log | grep -c reason)" 0
 }

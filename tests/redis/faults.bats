@@ -443,27 +443,6 @@ P
     is_free
 }
 
-@test "Redis restarts without its data during a run: dlock reconnects and reports the lost lock" {
-    start_redis
-    hold_lock job -r "$URL" -t 10
-    stop_redis
-    rm -f "$T/redis.sock"
-    start_redis
-    local status=0
-    wait "$HOLDER" || status=$?
-    equals "$status" 124
-    grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
-}
-
-@test "SCRIPT FLUSH during a run loses no lock" {
-    start_redis
-    hold_lock job -r "$URL" -t 10
-    redis script flush
-    end_hold
-    wait "$HOLDER"
-    is_free
-}
-
 @test "a host name that cannot be resolved, or not in time: exit 69" {
     fails_with 69 'the name no-such-host.invalid cannot be resolved|was not resolved in time' \
         dlock -r redis://no-such-host.invalid --retry-for=0 job touch "$T/ran"

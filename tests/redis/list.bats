@@ -122,27 +122,6 @@ assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s[
     done
 }
 
-@test "the permissions in the manual are enough for all actions" {
-    manual_user
-    (umask 077 && echo secret >"$T/password")
-    export DLOCK_REDIS="unix://locker@$T/redis.sock" DLOCK_PASSWORD_FILE=$T/password
-    local token
-    dlock job true
-    token=$(dlock --acquire -s -t 60s --hold-at-least=1ms job)
-    dlock --acquire -s -t 60s --owner=second job >/dev/null
-    fails_with 75 '' dlock -w 0.3 job true
-    dlock --status job >/dev/null
-    dlock --list >/dev/null
-    dlock --extend --owner="$token" job
-    dlock --release --owner="$token" job
-    run dlock --force-release job
-    equals "$status" 0
-    dlock --slots=2 job true
-    dlock -s job -- dlock --current
-    equals "$(redis acl log | grep -c reason)" 0
-    equals "$(redis hget '{dlock:job}:meta' takes)" 5
-}
-
 @test "the set of sharers is removed: everybody sees the lock as held by another client until the key expires" {
     dlock --acquire -s -t 60s shared >/dev/null
     redis del '{dlock:shared}:holders' >/dev/null
