@@ -25,7 +25,7 @@ from figures import Table, add_options, report_of, write_figures
 
 
 class Source:
-    """One file: how often each line and each branch of it ran."""
+    """One file: how often each of its lines and branches ran."""
 
     def __init__(self):
         self.lines = collections.Counter()
@@ -101,7 +101,7 @@ def show_table(sources):
 
 
 def read_reasons(path):
-    """The functions that need no test, and whether each is reached at times."""
+    """The functions that need no test, and whether each is sometimes reached."""
     reasons = {}
     with open(path, encoding="utf-8") as file:
         for text in file:

@@ -154,7 +154,7 @@ def other_client(words):
 
 
 def split(server, data):
-    """What is left of the data to be sent."""
+    """What is left of the data to send."""
     global whole
     at = data.find(b"\r\nSUBSCRIBE\r\n")
     if whole or at < 0:
@@ -207,7 +207,7 @@ def relay(client):
         if hit:
             lost.set()
             server.sendall(data)
-            # Only when the server has carried it out is the connection lost.
+            # The connection is lost only after the server has carried the command out.
             server.shutdown(socket.SHUT_WR)
             while server.recv(65536):
                 pass

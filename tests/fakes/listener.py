@@ -25,7 +25,7 @@ turn = sys.argv.pop(3) if mode == "turn" else "/nonexistent"
 
 
 def relay(tls, server):
-    """In one thread, since OpenSSL's sessions are for one at a time."""
+    """In one thread, because OpenSSL's sessions are used by one thread at a time."""
     while not os.path.exists(turn):
         ready = [tls] if isinstance(tls, ssl.SSLSocket) and tls.pending() else select.select([tls, server], [], [], 0.1)[0]
         for source in ready:

@@ -1,8 +1,7 @@
-"""Where tests/faults/fault_walk.py runs what fails: a directory, servers as the scenarios need them, and the command.
+"""The place where tests/faults/fault_walk.py runs scenarios: a directory, servers as they need them, and the command.
 
-The command that dlock runs speaks to us through two named pipes: it says that it has started, and waits until
-we have looked whether its lock is really held, in the store itself; then it ends. Where it is to be stopped it
-is left waiting.
+The command that dlock runs uses two named pipes: it reports that it has started, and waits until this program has
+checked in the store itself that its lock is really held; then it ends. A command that dlock must stop is left waiting.
 """
 
 import ctypes
@@ -41,7 +40,7 @@ read -r go <"$WALK/held_until"
 
 
 class Failure:
-    """The at-th call of a function fails, by kind, with this number; or kind "limit": a resource limit."""
+    """The at-th call of a function fails in the way of kind and number; kind "limit" is a resource limit."""
 
     def __init__(self, function, at, kind, number):
         self.function, self.at, self.kind, self.number = function, at, kind, number
@@ -60,33 +59,33 @@ class Failure:
 
 
 class Scenario:
-    """What is run, and what comes of it where nothing fails.
+    """A scenario, and what happens in it if nothing fails.
 
-    words: dlock's, with %(...)s of Lab.names(); redis: how many servers; run: whether there is a command;
-    status: of the whole; go: seconds after which the command may end, None: never; most: calls that are
-    walked of a function, where a run takes long.
+    words: dlock's arguments, with %(...)s of Lab.names(); redis: the number of servers; run: whether there is a command;
+    status: dlock's exit status; go: seconds after which the command may end, None: never; most: the most calls of a
+    function that are walked, if a run takes long.
     """
 
     def __init__(self, name, words, redis=0, run=True, status=COMMAND_STATUS, go=0.0, most=10000, **more):
         self.name, self.words, self.redis, self.run, self.status, self.go, self.most = name, words, redis, run, status, go, most
-        self.fresh = more.pop("fresh", False)  # the lock directory is not there yet
-        self.holder = more.pop("holder", False)  # another holds the lock for a moment
-        self.before = more.pop("before", None)  # whether the lock has been acquired, by token0
-        self.place = more.pop("place", "")  # the options that lead to the store
+        self.fresh = more.pop("fresh", False)  # the lock directory does not exist yet
+        self.holder = more.pop("holder", False)  # another process holds the lock for a moment
+        self.before = more.pop("before", None)  # whether token0 holds the lock
+        self.place = more.pop("place", "")  # the options that select the store
         self.before_words = more.pop("before_words", "")
-        self.first = more.pop("first", "")  # dlock is run before, with these words
-        self.meanwhile = more.pop("meanwhile", None)  # called with lab and the command's words, before it may go
-        self.judge = more.pop("judge", None)  # called with lab, failure and run: what is wrong
-        self.stays = more.pop("stays", False)  # the lock may be there at the end
+        self.first = more.pop("first", "")  # dlock runs before with these arguments
+        self.meanwhile = more.pop("meanwhile", None)  # called with lab and the command's words before the command may end
+        self.judge = more.pop("judge", None)  # called with lab, failure and run: returns what is wrong
+        self.stays = more.pop("stays", False)  # the lock may exist at the end
         self.file = more.pop("file", "locks/dlock:job.lock")
         self.script = more.pop("script", False)
-        self.statuses = more.pop("statuses", ())  # that are right as well where something failed
-        self.as_nobody = more.pop("as_nobody", False)  # another user may run it, for whom limits on processes hold
+        self.statuses = more.pop("statuses", ())  # statuses that are right as well if something failed
+        self.as_nobody = more.pop("as_nobody", False)  # another user may run it, to whom limits on processes apply
         assert not more, more
 
 
 class Run:
-    """What happened."""
+    """What has happened."""
 
     def __init__(self, scenario):
         self.scenario = scenario
@@ -162,7 +161,7 @@ class Lab:
         return [word % self.names() for word in words.split()]
 
     def plain(self, words):
-        """A dlock in which nothing fails."""
+        """A dlock without any failure."""
         return subprocess.run([self.dlock, *self.words(words)], env=self.environment({}), capture_output=True, text=True,
                               timeout=HANG_LIMIT, check=False)
 
@@ -217,7 +216,7 @@ class Lab:
         if "conf" in scenario.name:
             more = {**more, "conf": ""}
         holder = self.start_holder(scenario) if scenario.holder else None
-        # Pipes: a limit on files is not for what is said.
+        # Pipes, because a limit on files must not apply to the output.
         (out_end, out), (err_end, err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         process = subprocess.Popen(words, env=self.environment(more), stdin=subprocess.DEVNULL, stdout=out, stderr=err, close_fds=False)
         os.close(out)
@@ -233,7 +232,7 @@ class Lab:
         return run
 
     def follow(self, scenario, run, process, holder):
-        """Until the process has ended."""
+        """Waits until the process has ended."""
         ended = os.pidfd_open(process.pid)
         begin = time.monotonic()
         timers = []  # (when, what)
@@ -271,7 +270,7 @@ class Lab:
             run.events.append(word)
             if word == "start":
                 pid = rest.pop(0)
-                # Whose dlock has stopped it meanwhile runs no more.
+                # A command that its dlock has stopped meanwhile no longer runs.
                 run.held = self.is_held(scenario, rest[0]) or not is_running(pid)
                 if scenario.meanwhile is not None:
                     timers.append((time.monotonic() + 0.04, lambda rest=rest: scenario.meanwhile(self, rest)))
@@ -279,14 +278,14 @@ class Lab:
                     timers.append((time.monotonic() + scenario.go, lambda: self.let_go(scenario, run)))
 
     def let_go(self, scenario, run):
-        """The command may end."""
+        """The command may end from now on."""
         run.held_at_end = self.is_held(scenario, "")
         os.write(self.down, b"go\n")
 
     # ---- the store itself ----
 
     def locks(self, scenario):
-        """What stands on each server, None for nothing."""
+        """What each server holds, None for nothing."""
         keys = [(client, client.ask("KEYS", "dlock:*")) for client in self.clients[: scenario.redis]]
         return [client.ask("GET", found[0]) if found else None for client, found in keys]
 
@@ -311,7 +310,7 @@ class Lab:
         return False
 
     def look_for_lock(self, scenario, run):
-        """What is left of the lock, "" for nothing; and whether anybody can have it."""
+        """What is left of the lock, "" for nothing; and whether the lock can be acquired."""
         if scenario.redis:
             left = sum(vote is not None for vote in self.locks(scenario))
             run.lock_left = "the lock" if left > scenario.redis // 2 else "a part of the lock" if left else ""
@@ -322,7 +321,7 @@ class Lab:
                 run.lock_left = "the lock"
 
     def reap(self, hung):
-        """Waits for what has outlived dlock. Returns those that did not end by themselves."""
+        """Waits for processes that outlive dlock. Returns those that did not end by themselves."""
         limit, left = time.monotonic() + LEFT_LIMIT, []
         ours = {server.pid for server in self.servers}
         while True:
@@ -352,7 +351,7 @@ def is_running(pid):
 
 
 def drain(fd):
-    """All that was written to a pipe."""
+    """Everything that was written to a pipe."""
     os.set_blocking(fd, False)
     try:
         return os.read(fd, 65536).decode(errors="replace")
@@ -363,5 +362,5 @@ def drain(fd):
 
 
 def stack_of(pid):
-    """What a process that hangs does."""
+    """What a hanging process waits in."""
     return " ".join("%s:%s" % (task, read("/proc/%d/task/%s/wchan" % (pid, task))) for task in os.listdir("/proc/%d/task" % pid))

@@ -1,4 +1,4 @@
-"""What tests/faults/fault_walk.py runs, what must hold of each run, and what may be otherwise."""
+"""The runs of tests/faults/fault_walk.py, what must hold for each run, and the exceptions."""
 
 import errno
 import os
@@ -14,12 +14,12 @@ DOCUMENTED = {64, 69, 70, 71, 73, 75, 77, 78, 124, 126, 127, 128 + signal.SIGKIL
 
 # ---- what must hold ----
 
-# Messages cannot be written where the writing itself fails.
+# Messages cannot be written if writing itself fails.
 MUTE = {"write", "poll", "fclose", "fflush"}
 
 
 def judge(lab, scenario, failure, run):
-    """What is wrong with a run, as a list of words for people."""
+    """What is wrong with a run, as a list of texts for people."""
     wrong = []
     ended, started = "end" in run.events, "start" in run.events
     plain = failure is None or failure.changes_nothing
@@ -64,16 +64,16 @@ def judge_status(scenario, failure, run, plain, ended):
 def lock_may_stay(scenario, failure, run):
     """Whether what is left is as it should be.
 
-    In Redis: a lock that could not be released, or given back, clears by itself; that must be told. A take whose
-    answer could not be read may have been carried out, and where everything fails from then on, nothing can be done.
-    Where poll() does, it cannot be told either.
-    On a minority of a quorum: it is no lock and holds up nobody, clears by itself, and is told with -v alone.
-    In files: a file that cannot be looked at, locked or removed stays, and is in nobody's way.
+    In Redis: a lock that could not be released, or given back, expires by itself, which must be reported. A request whose
+    reply could not be read may have been carried out; if everything fails from then on, nothing can be done.
+    If poll() fails, that cannot be reported either.
+    On a minority of a quorum: it is no lock, blocks nobody, expires by itself, and is reported only with -v.
+    In files: a file that cannot be checked, locked or removed stays, and blocks nobody.
     """
     if failure is None:
         return False
     if scenario.name == "redis_doctor":
-        return failure.kind == "rest"  # that of its own trial, of a few seconds
+        return failure.kind == "rest"  # the lock of its own trial, of a few seconds
     if run.lock_left == "the lock file":
         return failure.function in FILE_CALLS or failure.kind in ("rest", "limit")
     if run.lock_left == "a part of the lock":
@@ -85,20 +85,20 @@ def lock_may_stay(scenario, failure, run):
 
 FILE_CALLS = {"fcntl64", "fstat64", "lstat64", "unlink", "flock"}
 
-# What a failure may come to beside that, and why: (function, kind, number) with None for any, what is wrong.
+# Further results that a failure may have, and why: (function, kind, number) with None for any, what is wrong.
 EXCUSED = (
-    # A stack that does not hold the program's variables is no failure of a call.
+    # A stack too small for the program's variables is not a failed call.
     ("STACK", "limit", None, "killed by signal"),
-    # The command itself finds no descriptor or no process left.
+    # The command itself has no descriptor or process left.
     ("NOFILE", "limit", None, "the command's status, but it has not come to its end"),
     ("NOFILE", "limit", None, "status 2 is not documented"),
     ("NOFILE", "limit", None, "status 7 is not documented"),
     ("NOFILE", "limit", None, "a failure without a word"),
     ("NPROC", "limit", None, "status 2 is not documented"),
-    # The system may refuse the program itself, which the shell or the kernel then tells.
+    # The system may refuse the program itself, which the shell or the kernel then reports.
     ("AS", "limit", None, "is not documented"),
     ("AS", "limit", None, "killed by signal"),
-    # A guard that is told that it has no children ends; dlock kills what is left of the command, and says so.
+    # A guard that finds no children ends; dlock then kills what is left of the command, and says so.
     ("waitpid", "error", errno.ECHILD, "but its status is not told"),
 )
 
@@ -107,10 +107,10 @@ def excused(scenario, failure, run, text):
     if failure is None:
         return False
     if (failure.kind, failure.number) == ("ahead", time.CLOCK_BOOTTIME):
-        # An hour later every lease is over, of others as well; and timers of the kernel know nothing of it.
+        # An hour later every lease has ended, even others'; and the kernel's timers do not notice.
         return scenario.status == 75 or not text.startswith(("the command runs", "it hangs"))
     if "the clock cannot be read" in run.stderr:
-        # As where dlock is killed: the kernel frees the lock, and kills the command in the same moment.
+        # As if dlock is killed: the kernel frees the lock, and kills the command in the same moment.
         return not text.startswith("it hangs")
     if "nss_database" in run.stderr:
         # The C library ends a program that looks up a user without memory for its list of sources.
@@ -118,7 +118,7 @@ def excused(scenario, failure, run, text):
     if run.status < 0 and failure.function in ("STACK", "AS"):
         return not text.startswith("the command runs")
     if scenario.name.endswith("_tree") and failure.function in ("send", "recv") and failure.number in (errno.EPIPE, errno.ECONNRESET):
-        # The guard's socket breaks only where dlock is gone: it kills the command.
+        # The guard's socket breaks only if dlock is gone: the guard kills the command.
         return run.status == 128 + signal.SIGKILL and not text.startswith(("the command runs", "it hangs"))
     return any(function in (failure.function, None) and kind in (failure.kind, None) and number in (failure.number, None) and wrong in text
                for function, kind, number, wrong in EXCUSED)
@@ -133,7 +133,7 @@ COMMAND_WORDS = " -t 60s job -- %(command)s"
 
 
 def beat(_lab, words):
-    """The command's heartbeat, sent for it."""
+    """The command's heartbeat, sent on its behalf."""
     if words[1].startswith("@"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             try:
@@ -143,7 +143,7 @@ def beat(_lab, words):
 
 
 def lose(lab, _words):
-    """Somebody takes the lock away."""
+    """Another process removes the lock."""
     for client in lab.clients:
         client.ask("DEL", "dlock:job")
     try:
@@ -153,7 +153,7 @@ def lose(lab, _words):
 
 
 def judge_acquired(lab, failure, run):
-    """0: it is held, and what was printed is its token, which releases it. Else it is not."""
+    """Status 0: the lock is held, and the output is its token, which releases it. Otherwise it is not held."""
     redis = "redis" in run.scenario.name
     place = SERVER if redis else FILE
     held = lab.plain(place + " --status job").returncode == 0
@@ -192,14 +192,14 @@ PAUSE = "--pause=1h --message=why job"
 
 
 def pause(lab, _words):
-    """Somebody pauses the lock, unless its file is kept locked by what failed."""
+    """Another process pauses the lock, unless the failed run keeps its file locked."""
     lab.paused = lab.plain(FILE + " " + PAUSE).returncode == 0
     if lab.clients:
         lab.plain(SERVER + " " + PAUSE)
 
 
 def judge_paused(lab, failure, run):
-    """The lock is paused if 0 says so, and stays so for all but a --resume."""
+    """After status 0 the lock is paused, and stays so except after a --resume."""
     paused = '"message":"why"' in lab.plain(run.scenario.place + " --status --json job").stdout
     if "--resume" in run.scenario.words:
         return ["resumed, it says, but it is paused"] if run.status in (0, 1) and paused else []
@@ -216,7 +216,7 @@ def judge_ran(lab, failure, run):
 
 
 def judge_memory(lab, failure, run):
-    """The run is remembered as it ended, or not at all; without a failure it is."""
+    """The run is remembered as it ended, or not at all; without a failure it is remembered."""
     told = lab.plain(run.scenario.place + " --status --json job").stdout
     right = '"status":%d' % COMMAND_STATUS in told.partition('"last_run":')[2].partition("}")[0]
     wrong = '"last_success":null' not in told

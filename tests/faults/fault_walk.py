@@ -38,7 +38,7 @@ PAGE_SIZE, SLOTS, NAME_SIZE = 8192, 160, 32
 EAI_MEMORY, EAI_AGAIN, EAI_SYSTEM = -10, -3, -11
 CLOCK_REALTIME, CLOCK_BOOTTIME = 0, 7
 
-# How each function fails: errnos, or what it returns. What is not here is not walked.
+# How each function fails: errnos, or what it returns. Functions that are not listed here are not walked.
 ERRORS = {
     errno.ENOMEM: "malloc calloc realloc reallocarray mmap64 open_memstream setenv pthread_mutex_init pthread_attr_init "
     "poll ppoll getpwuid localtime_r gmtime_r inotify_add_watch epoll_ctl socketpair",
@@ -63,10 +63,10 @@ ERRORS = {
     EAI_AGAIN: "getaddrinfo",
     EAI_MEMORY: "getaddrinfo getnameinfo",
 }
-# Interrupted by a signal that has a handler, or by a debugger: to be tried again.
+# Interrupted by a signal that has a handler, or by a debugger: dlock must try again.
 INTERRUPTED = "read write send recv sendmsg recvmsg poll ppoll waitpid nanosleep getrandom"
 PARTIAL = "read send recv write"
-# Where a resource is exhausted, it stays so.
+# An exhausted resource stays exhausted.
 EXHAUSTED = {
     errno.ENOMEM: "malloc calloc realloc poll",
     errno.EMFILE: "open open64 openat64 fopen64 opendir socket eventfd",
@@ -88,7 +88,7 @@ LIMITS = {
 }
 
 
-# What of the C library dlock calls and is not walked, and why.
+# Functions of the C library that dlock calls and that are not walked, and why.
 NOT_WALKED = {
     "cannot fail": "abort _exit exit free freeaddrinfo globfree getauxval getenv secure_getenv getegid geteuid getgid getpgrp getpid getppid getuid setlocale "
     "strerror xpg_strerror_r gai_strerror errno_location ctype_b_loc ctype_tolower_loc ctype_toupper_loc nl_langinfo qsort "
@@ -118,12 +118,12 @@ VARIANT = re.compile(r"^_*(?:isoc\w+?_)?(.+?)(?:64|_time64|_chk|_2)*_*$")
 
 
 def plain_name(symbol):
-    """Of __isoc23_strtoul strtoul, of __open64_2 open, of __stat64_time64 stat."""
+    """Returns strtoul for __isoc23_strtoul, open for __open64_2, stat for __stat64_time64."""
     return VARIANT.match(symbol)[1]
 
 
 def unknown_calls(program):
-    """What the program calls and nobody has thought of yet."""
+    """The calls of the program that no list here has."""
     thought_of = {plain_name(name) for names in (*ERRORS.values(), *NOT_WALKED.values()) for name in names.split()}
     listing = subprocess.run(["nm", "-D", "--undefined-only", program], capture_output=True, text=True, check=True).stdout
     symbols = {line.split()[-1].partition("@")[0] for line in listing.splitlines()}
@@ -147,7 +147,7 @@ def ways(function):
 
 
 class Page:
-    """What the processes under test and we share."""
+    """What the tested processes share with this program."""
 
     def __init__(self, path):
         self.path = path
@@ -170,7 +170,7 @@ class Page:
 
 
 def environment(page, library, failure):
-    """What is added to dlock's own."""
+    """What is added to dlock's own environment."""
     if failure is not None and failure.kind == "limit":
         return {}
     more = {"LD_PRELOAD": library, "FAIL_PAGE": page.path}
@@ -187,7 +187,7 @@ def attempt(lab, scenario, failure):
 
 
 def failures(scenario, calls, options):
-    """All that is to be walked of a scenario whose calls were counted."""
+    """Everything to be walked in a scenario whose calls were counted."""
     for function, count in sorted(calls.items()):
         if options.functions and function not in options.functions:
             continue
@@ -195,11 +195,11 @@ def failures(scenario, calls, options):
             if options.kinds and kind not in options.kinds:
                 continue
             if kind == "ahead" and number == CLOCK_BOOTTIME and scenario.go is None:
-                continue  # the kernel's timers know nothing of that clock, and the end of the lease is an hour off
+                continue  # the kernel's timers do not follow that clock, and the end of the lease is an hour off
             numbers = range(1, count + 1)
             most = min(options.most, scenario.most if function != "clock_gettime" else 15)
             if kind == "rest":
-                most = min(most, 4) # many of them take the five seconds in which a release is tried
+                most = min(most, 4) # many of them take the full five seconds of a release
             elif number == errno.EINTR or kind in ("ahead", "back"):
                 most = min(most, 12)
             if count > most and options.first:
@@ -234,7 +234,7 @@ def work(lab, scenarios, options, share, shares, report):
     """One worker: its share of the failures of each scenario."""
     deadline = time.monotonic() + (options.seconds or float("inf"))
     for number, scenario in enumerate(scenarios):
-        # Each scenario has its share of the time that is left.
+        # Each scenario has its share of the remaining time.
         end = time.monotonic() + (deadline - time.monotonic()) / (len(scenarios) - number)
         run, (_, _, calls) = attempt(lab, scenario, None)
         wrong = judge(lab, scenario, None, run)
@@ -256,7 +256,7 @@ def one(lab, scenario, failure, options, report):
     run, (reached, caller, _) = attempt(lab, scenario, failure)
     wrong = judge(lab, scenario, failure, run)
     if wrong and failure.kind != "limit" and not reached:
-        wrong = []  # nothing has failed: judged in the plain run
+        wrong = []  # nothing has failed: the plain run was judged
     line = {"scenario": scenario.name, "function": failure.function, "kind": failure.kind,
             "reached": bool(reached) or failure.kind == "limit",
             "status": run.status, "said": run.stderr[:200], "took": time.monotonic() - began, "number": failure.number, "at": failure.at}
@@ -267,7 +267,7 @@ def one(lab, scenario, failure, options, report):
 
 
 def worker(options, scenarios, share, shares, out):
-    """The body of a forked worker, which has a directory and servers of its own."""
+    """The body of a forked worker, which has its own directory and servers."""
     directory = tempfile.mkdtemp(prefix="dlock-walk-")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended
 
@@ -289,7 +289,7 @@ def worker(options, scenarios, share, shares, out):
 
 
 def start_workers(options, scenarios):
-    """Returns the reading end of a pipe for what they find, and their pids."""
+    """Returns the reading end of a pipe for the workers' findings, and their pids."""
     reading, writing = os.pipe()
     pids = []
     shares = 1 if options.case else options.workers

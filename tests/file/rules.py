@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the rows of the Lua scripts, as far as they are about rules that lock files have as well, against the rules
+"""Runs the rows of the Lua scripts, as far as they are about rules that lock files share, against the rules
 of src/store/file/rules.c and memory.c: who may acquire a lock, what has become of a lease, what is remembered of runs.
 
     python3 tests/file/rules.py FILE_RULES
@@ -18,22 +18,22 @@ import rows_release
 import rows_take
 from table import FORMAT, ROUND, Left, Moment
 
-# Differences between the stores that are meant.
+# Intended differences between the stores.
 OTHERWISE = {
-    # A file has the records of all that share it, and no other value.
+    # A file has the records of all its sharers, and no other value.
     "a share of an earlier round", "this token has had one in an earlier round", "the map of slots has gone: none is free",
-    # The next holder writes over the record of a place; until then the record says that it was released.
+    # The next holder overwrites the record of a place; until then the record says that it was released.
     "shared, after an exclusive lock of this take", "shared, after an exclusive lock of this token",
     "a share that has ended while it was kept",
-    # No other clock than the boot's counts.
+    # Only the boot's clock counts.
     "its turn would be too long, by a clock that was set back: over",
-    # No quorum has files.
+    # There is no quorum of files.
     "it has another fence on this server of a quorum",
-    # Of a lock that is paused no holder is named whom the request could join.
+    # For a paused lock, no holder is named that the request could join.
     "paused: nobody joins", "paused for longer than its lease",
     # The table beside the files keeps the history apart from the last run.
     "an older dlock was to remember nothing: what was before is gone",
-    # The record of a file is read as a whole, or not at all.
+    # The record in a file is read completely or not at all.
     "its TTL cannot be read",
     # An exclusive holder in a file always has the highest fence.
     "it alone had the lock: its run is the last success, whatever the fences",
@@ -41,7 +41,7 @@ OTHERWISE = {
 
 
 class NotAboutFiles(Exception):
-    """The row is about a client of another kind, a key of another type, a reply that was lost, or the like."""
+    """The row is about a client of another kind, a key of another type, a lost reply, or the like."""
 
 
 def want(condition):
@@ -104,7 +104,7 @@ def ended(before):
 
 
 def waiter(before, own, came):
-    """The one waiter that lives and comes first, if there is one."""
+    """The only live waiter comes first, if there is one."""
     ahead = [name[6:] for name in before if name.startswith("queue ") and name != "queue ends" and name[6:] != own]
     ahead = [name for name in ahead if not came or before["queue " + name].ms < came]
     if not ahead:
@@ -157,7 +157,7 @@ def check_row(row):
 def release_row(row):
     token, _, _, _, _, _, ended_ms, result, began, fence, *_ = row.call.words
     want(result and row.answer[0] == "released" and row.changes.get("meta run", "").split("\t")[3:] == ["7", "u", "h", "c"])
-    # Those before it were of another process: a run is recorded once.
+    # Those before it belong to another process: a run is recorded once.
     before = {place: value.replace("\t7\t", "\t8\t") if place in ("meta run", "meta success") else value for place, value in row.before.items()}
     record = before.get("meta record") if isinstance(before.get("meta record"), dict) else before.get("holder:" + token)
     want(isinstance(record, dict))

@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The bytes as text, to be freed; with room for no byte more, so that a look
+/* Returns the bytes as text, to be freed; it has no room for a byte more, so that a read
  * behind its end is found. */
 static inline char *fuzz_text(const uint8_t *data, size_t size)
 {
@@ -26,7 +26,7 @@ static inline char *fuzz_text(const uint8_t *data, size_t size)
     return text;
 }
 
-/* What must be so, whatever the input. */
+/* What must hold, whatever the input. */
 #define fuzz_expect(holds) ((holds) ? (void)0 : fuzz_fail(__FILE__, __LINE__, #holds))
 
 __attribute__((noreturn)) static inline void fuzz_fail(const char *file, int line, const char *what)
@@ -35,7 +35,7 @@ __attribute__((noreturn)) static inline void fuzz_fail(const char *file, int lin
     abort();
 }
 
-/* A file in memory that has these bytes and no more: a new one for fd -1, else that
+/* Makes a file in memory that has these bytes and no more: a new one for fd -1, otherwise that
  * one again. Returns its descriptor. */
 static inline int fuzz_file(int fd, const uint8_t *data, size_t size)
 {
@@ -53,8 +53,8 @@ static inline char *fuzz_line(char **rest)
     return line != NULL ? line : none;
 }
 
-/* Reads one character as Unicode's table 3-7 has it, not as the program does. Returns
- * its length, 0 where there is none. */
+/* Reads one character as in Unicode's table 3-7, not as the program does. Returns
+ * its length, or 0 if there is none. */
 static inline size_t fuzz_character(const unsigned char *text, size_t left, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -76,8 +76,8 @@ static inline size_t fuzz_character(const unsigned char *text, size_t left, uint
                : length;
 }
 
-/* Whether any terminal and any log can take it: UTF-8 without control characters
- * and without those that turn the direction of writing. */
+/* True if any terminal and any log can show it: UTF-8 without control characters
+ * and without those that reverse the direction of text. */
 static inline bool fuzz_shows(const char *text)
 {
     uint32_t code;

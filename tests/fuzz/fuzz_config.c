@@ -1,4 +1,4 @@
-/* A configuration file, as the options of a run take it in. */
+/* A configuration file, as a run reads its options from it. */
 #include "config/options.h"
 #include "fuzz.h"
 

@@ -1,4 +1,4 @@
-/* Durations: what is read is written in a form that is read as the same, unless it is
+/* Durations: what is read is written in a form that reads as the same, unless it is
  * as good as infinite. */
 #include "fuzz.h"
 #include "util/clock.h"

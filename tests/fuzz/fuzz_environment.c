@@ -1,6 +1,6 @@
 /* The environment: DLOCK_NAME=VALUE without the "DLOCK_", a line each, and in VALUE
  * %HH for other bytes. What is accepted is within its limits; what a command is told
- * of its lock has no password in it, and a dlock inside reads it as the outer one
+ * of its lock has no password in it, and a dlock inside reads it as the outer dlock
  * meant it. */
 #include "config/config_int.h"
 #include "fuzz_options.h"
@@ -39,7 +39,7 @@ static bool is_same(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* The store of a lock with these options, as an inner dlock without any finds it. */
+/* The store of a lock with these options, as an inner dlock without options finds it. */
 static void expect_store(const struct options *outer, const struct held *held)
 {
     struct options inner, *under;

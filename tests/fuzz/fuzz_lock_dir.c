@@ -1,7 +1,7 @@
-/* Files in the lock directory that somebody else has written: whatever stands in
- * them, a lock that is taken is seen as ours, and one that was removed is free.
+/* Files in the lock directory that somebody else has written: whatever they
+ * contain, a lock that was acquired is ours, and one that was removed is free.
  *
- * Input, with a line "--" between the parts: letters, what is done in turn; the lock
+ * Input, with a line "--" between the parts: letters, the steps in order; the lock
  * file; the entry of the lock in the table, or after a '!' the table as a whole; the
  * file of an attachment; what the lock remembers of its runs, from the failures on, or
  * after a '!' with its sum, which is right otherwise.
@@ -49,7 +49,7 @@ static void remove_folder(void)
 
 static void prepare(void)
 {
-    /* In memory, where there is such a place. */
+    /* In memory, if there is such a place. */
     snprintf(folder, sizeof folder, "%s/fuzz_lock_dir.XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     fuzz_expect(mkdtemp(folder) != NULL &&

@@ -1,4 +1,4 @@
-/* Names of locks, keys, files, tokens and signals: two lines, each taken for all of
+/* Names of locks, keys, files, tokens and signals: two lines, each read as all of
  * them. */
 #include "fuzz.h"
 #include "lock/lock_name.h"

@@ -1,4 +1,4 @@
-/* What holds of all options that were read, wherever they came from. */
+/* What holds for all options that were read, wherever they came from. */
 #ifndef DLOCK_FUZZ_OPTIONS_H
 #define DLOCK_FUZZ_OPTIONS_H
 

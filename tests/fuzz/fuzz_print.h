@@ -1,4 +1,4 @@
-/* What is read of a lock is printed in every way there is, to nowhere. */
+/* What is read of a lock is printed in every possible way, to nowhere. */
 #ifndef DLOCK_FUZZ_PRINT_H
 #define DLOCK_FUZZ_PRINT_H
 

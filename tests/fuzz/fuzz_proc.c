@@ -1,6 +1,6 @@
-/* What /proc says of processes, which name themselves as they like: the first byte
- * tells whether the rest is such a name, or all of the file. The files are opened
- * through here (-Wl,--wrap). */
+/* What /proc says about processes, which choose their own names: the first byte
+ * tells whether the rest is such a name, or the whole file. The files are opened
+ * by a function here (-Wl,--wrap). */
 #include "fuzz.h"
 #include "process/procfs.h"
 

@@ -1,5 +1,5 @@
-/* Lease records: what is read from a lock file is written so that the same is read,
- * and one that was cut off anywhere is none. */
+/* Lease records: what is read from a lock file is written so that it reads the same,
+ * and one that was cut off anywhere is not a record. */
 #include "fuzz.h"
 #include "store/file/file_int.h"
 

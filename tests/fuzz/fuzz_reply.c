@@ -1,16 +1,16 @@
-/* What a Redis server says, through the connection to the readers of all
- * answers.
+/* What a Redis server sends, through the connection to the readers of all
+ * replies.
  *
- * Input: a line of letters, what is asked in turn, then what the server says to
+ * Input: a line of letters, the requests in order, then what the server sends after
  * each write, with a line "--" between the parts (LF; the protocol's own lines
  * end in CR LF):
  *   t take    w take, in the queue, and listen    c check   e extend   r release
  *   l look    f force-release    i list    n be told of touches from now on
  *   m messages that come unasked: the next part is there without a write
  * An S before them: the server is found by Sentinel; a C: it is a Cluster.
- * The calls of the system that move bytes are replaced (-Wl,--wrap): nothing
- * waits, and a part that is used up is a server that answers no more. No name is
- * looked up, since no thread for that can be started. */
+ * The system calls that move bytes are replaced (-Wl,--wrap): nothing
+ * waits, and after the end of a part the server answers no more. No name is
+ * looked up, because no thread for that can be started. */
 #include "fuzz_print.h"
 #include "store/redis/backend.h"
 #include "store/redis/redis_int.h"
@@ -34,7 +34,7 @@ static const uint8_t *find_part_end(const uint8_t *from)
     return found != NULL ? found + 1 : end;
 }
 
-/* The next part is there to be read. */
+/* The next part has arrived. */
 static void next_part(void)
 {
     if (part_end != NULL && rest < part_end)
@@ -76,7 +76,7 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
     return (ssize_t)length;
 }
 
-/* Time is up, always. */
+/* The time is always up. */
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     (void)fds, (void)count, (void)timeout;

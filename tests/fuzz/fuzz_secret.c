@@ -1,4 +1,4 @@
-/* Files of one secret: its bytes but for one line end; and those of an owner token. */
+/* Files with a secret, its bytes except one line end; and files with an owner token. */
 #include "actions/actions_int.h"
 #include "fuzz.h"
 #include "util/fileutils.h"

@@ -1,7 +1,7 @@
-/* What people and programs are shown of foreign text: lines of a name, a user, a host,
- * a command and a reason. The first byte has the columns that there are, the second
- * one flags. On a terminal it keeps to its columns and has no control character but
- * ours; as JSON it is read as what it was. The terminal is in here (-Wl,--wrap). */
+/* How text from others is shown to people and programs: lines of a name, a user, a host,
+ * a command and a reason. The first byte is the number of columns, the second
+ * one has flags. On a terminal the text keeps to its columns and has no control character but
+ * ours; as JSON it reads as what it was. The terminal is simulated here (-Wl,--wrap). */
 #include "fuzz.h"
 #include "ui/progress.h"
 #include "ui/wait_text.h"

@@ -1,5 +1,5 @@
-/* URLs of Redis: what is accepted fits and can be shown without its login, and with
- * its password cut out it leads to the same place. */
+/* URLs of Redis: what is accepted fits, can be shown without its login, and
+ * leads to the same place if its password is cut out. */
 #include "fuzz.h"
 #include "redis/url.h"
 

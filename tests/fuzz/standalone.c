@@ -1,8 +1,8 @@
-/* Stands in for libFuzzer: replays files, and where told so, mutates them.
+/* Replaces libFuzzer: replays files, and mutates them if told to.
  *
  * Usage: fuzz_NAME [-seconds=N] [-runs=N] [-seed=N] FILE...
- * Each file is fed once; then, for N seconds, or N times, changed copies of them,
- * which follow from the seed alone. An input that ends the program is left in
+ * Each file is fed once; then changed copies of them for N seconds, or N times,
+ * which depend only on the seed. An input that ends the program is left in
  * crash-standalone. */
 #include "fuzz.h"
 

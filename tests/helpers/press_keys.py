@@ -25,7 +25,7 @@ if pid == 0:
 
 
 def until_there(path):
-    """Until it is there; returns what the shell shows meanwhile, so that it never blocks."""
+    """Waits until it exists; returns what the shell shows meanwhile, so that the shell never blocks."""
     shown, end = b"", time.monotonic() + SECONDS
     while not os.path.exists(path):
         if time.monotonic() > end:

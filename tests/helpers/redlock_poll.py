@@ -20,7 +20,7 @@ RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL'
 
 
 def ask(conn, *words):
-    """One command; its reply as it comes, which is one short line for all that is asked here."""
+    """Sends one command, and returns its reply unparsed: one short line for everything that is asked here."""
     parts = [word.encode() for word in words]
     conn.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
     reply = b""

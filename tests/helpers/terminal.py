@@ -37,12 +37,12 @@ class Terminal:
         self.rows, self.row, self.column = [[]], 0, 0  # cells: a character with what combines with it; "" behind a wide one
         self.drawing = False
         self.draws = []  # (when, text) of each live line
-        self.text = self.unread = ""  # all that came; what of it is half a sequence
+        self.text = self.unread = ""  # all received text; an incomplete sequence at its end
         self.decoder = codecs.getincrementaldecoder("utf-8")()  # strict
         self.status = None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            # What a shell or bats starts in the background ignores them, and timeout(1) passes that on since coreutils 9.10.
+            # A shell or bats ignores them for background programs, and timeout(1) passes that on since coreutils 9.10.
             for number in signal.SIGINT, signal.SIGQUIT:
                 signal.signal(number, signal.SIG_DFL)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -113,7 +113,7 @@ class Terminal:
         return lines
 
     def pump(self, seconds):
-        """Reads what comes within so many seconds at most; False at the end of all."""
+        """Reads what arrives within so many seconds; False at the end of the output."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return True
         try:
@@ -128,7 +128,7 @@ class Terminal:
     # --- what a test does
 
     def until(self, condition, seconds=20):
-        """Until it holds; else the test has failed."""
+        """Waits until the condition holds; otherwise the test has failed."""
         end = time.monotonic() + seconds
         while not condition(self):
             alive = self.pump(0.05)
@@ -141,7 +141,7 @@ class Terminal:
         return self.draws[-1][1]
 
     def look(self, seconds):
-        """Watches for so long."""
+        """Watches for this long."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.pump(max(0, end - time.monotonic())):
             pass

@@ -16,7 +16,7 @@ PATIENCE = 10
 
 
 def fork_as(pid):
-    """As fork(2); the child has this pid. Where another process has it now, we wait for its end."""
+    """Like fork(2); the child has this pid. If another process has it now, waits for its end."""
     libc = ctypes.CDLL(None, use_errno=True)
     wanted = ctypes.c_int(pid)
     args = (ctypes.c_uint64 * WORDS)()

@@ -1,4 +1,4 @@
-"""Figures: how the programs that look for faults are asked for them, and how tables of them get into a page.
+"""Figures: how the programs that search for faults are asked for them, and how tables of them get into a page.
 
 Each of these programs has --seed, --seconds and --json, and writes to that file
 {"head": TEXT, "tables": [{"title", "header", "rows"}], "after": [LINE]}. Its exit status is 0 if nothing was wrong, and
@@ -30,21 +30,21 @@ def add_options(parser, seed="", seconds=None):
 
 
 def write_figures(path, tables, head="", after=()):
-    """Nothing without a path."""
+    """Writes nothing without a path."""
     if path:
         replace_file(path, json.dumps({"head": head, "tables": [table._asdict() for table in tables], "after": list(after)},
                                       indent=1, ensure_ascii=False) + "\n")
 
 
 def replace_file(path, text):
-    """At once: whoever is interrupted leaves the old file or the new one."""
+    """Replaces the file atomically: an interruption leaves the old file or the new one."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
 
 
 def first_line(*words):
-    """Of what the program says; empty if it cannot be run."""
+    """The first line of the program's output; empty if it cannot be run."""
     try:
         said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -53,7 +53,7 @@ def first_line(*words):
 
 
 def versions(*programs):
-    """Of those that are installed, as they give them."""
+    """The versions of the installed ones, as they print them."""
     found = [(name, re.search(r"\d+(\.\d+)+|\d{8}", first_line(name, "version" if name == "consul" else "--version")))
              for name in programs if shutil.which(name)]
     return ", ".join("%s %s" % (name, number.group() if number else "?") for name, number in found)
@@ -73,7 +73,7 @@ def show(table, markdown):
 
 
 def report_of(head, tables, markdown, after=()):
-    """All that a program says, as text."""
+    """Everything that a program prints, as text."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         if head:

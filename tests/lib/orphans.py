@@ -1,4 +1,4 @@
-"""For programs that run dlock: whatever is orphaned below them becomes theirs, so that none of it is missed."""
+"""For programs that run dlock: orphans below them become their children, so that none is missed."""
 
 import contextlib
 import ctypes
@@ -14,13 +14,13 @@ def become_subreaper():
 
 
 def children():
-    """Of this process's first thread: what it started, and the orphans of those. Not what other threads started."""
+    """The children of this process's first thread, and the orphans of those. Not what other threads started."""
     main = threading.main_thread().native_id
     with open("/proc/self/task/%d/children" % main, encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
 
 def family(pid):
-    """All descendants of a process, as far as they can be seen."""
+    """All visible descendants of a process."""
     found = []
     with contextlib.suppress(OSError):
         for task in os.listdir("/proc/%d/task" % pid):

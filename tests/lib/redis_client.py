@@ -6,7 +6,7 @@ import time
 
 class RedisClient:
     def __init__(self, path, seconds):
-        """Connects, for a server that is starting, within so many seconds."""
+        """Connects to a server that is still starting, within so many seconds."""
         self.stream = self.connect(path, time.monotonic() + seconds)
         self.replies = self.stream.makefile("rb")
 

@@ -31,17 +31,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from figures import Table, add_options, write_figures
 from redis_client import RedisClient
 
-# In seconds. Leases are judged only this far from their end; a step needs this much of them.
+# In seconds. Leases are judged only this far from their end; a step needs this much time.
 NEAR, STEP_ROOM = 0.03, 0.2
-# How exactly what is left of a lease is told, over so long a time.
+# How exactly the rest of a lease is reported, over such a long time.
 TOLD_EXACTLY = 0.05
 # Of dlock: src/lock/run_memory.h.
 HISTORY_MOST = 32
-# Of a lease that --extend tells of, this much is the drift margin (src/lock/lease.c).
+# The drift margin, as a share of the lease that --extend reports (src/lock/lease.c).
 DRIFT_MOST = 1.01
-# How long something may take that is to happen at once, on a busy machine.
+# How long something that must happen at once may take on a busy machine.
 SOON, LATE_MOST = 10.0, 3.0
-# A lock remembers its last releases: so many on every store, and no more than that on any (KEPT in
+# A lock remembers its last releases: at least so many on every store, and at most so many on any (KEPT in
 # src/store/redis/scripts/meta.lua, in lines of a token of one letter).
 REMEMBERED, REMEMBERED_MOST = 6, 48
 
@@ -64,7 +64,7 @@ def now():
 
 
 class Wrong(Exception):
-    """Something is not as the model says. `kind` is the same however it is come by."""
+    """Something differs from the model. `kind` is the same however the step got there."""
 
     def __init__(self, kind, text):
         super().__init__("%s: %s" % (kind, text))
@@ -78,7 +78,7 @@ class Unclear(Exception):
 # ---- the stores ----
 
 class Redis:
-    """A redis-server of our own on a Unix socket."""
+    """A redis-server for this program on a Unix socket."""
 
     name = "redis"
     freed_at_death = False
@@ -106,12 +106,12 @@ class Redis:
         return [key for key in self.ask("KEYS", "*") if not key.endswith((":meta", ":counts"))]
 
     def sharers(self, key):
-        """Those who have a key of their own, since they share the lock."""
+        """The sharers, each of which has its own key."""
         return {found.split(":holder:", 1)[1] for found in self.ask("KEYS", "{%s}:holder:*" % key)}
 
 
 class Files:
-    """A lock directory of our own."""
+    """A lock directory for this program."""
 
     name = "file"
     freed_at_death = True
@@ -133,7 +133,7 @@ class Files:
 # ---- the model ----
 
 class Span:
-    """A time that lies between two."""
+    """A time between two others."""
 
     def __init__(self, least, most):
         self.least, self.most = least, most
@@ -155,7 +155,7 @@ class Span:
 
 
 class Lease:
-    """What one holder has."""
+    """What one holder holds."""
 
     def __init__(self, token, fence, slot, ttl, taken, hold=0.0, process=None, detached=True):
         self.token, self.fence, self.slot, self.ttl = token, fence, slot, ttl
@@ -178,9 +178,9 @@ class Memory:
         self.last = None                      # outcome, exit status, signal
         self.succeeded = False
         self.failures = self.runs = self.skipped = self.success_fence = 0
-        self.muddled = False                  # a sharer was lost: when that is recorded is for the store to say
-        self.past = []                        # the last runs like `last`, newest first; None: as the next look tells
-        self.seen_past = []                   # as --history last told them
+        self.muddled = False                  # a sharer was lost: the store decides when that is recorded
+        self.past = []                        # the last runs like `last`, newest first; None: as the next check shows
+        self.seen_past = []                   # as --history last showed them
 
     def add(self, outcome, number=None, fence=0):
         self.last = (outcome, number if outcome == "exited" else None, number if outcome == "signal" else None)
@@ -189,7 +189,7 @@ class Memory:
         if self.last == ("exited", 0, None):
             self.succeeded = True
             self.failures = 0
-            if fence >= self.success_fence:   # of those who share a lock the one that began last may have ended first
+            if fence >= self.success_fence:   # of several sharers, the one that began last may have ended first
                 self.success_fence = fence
                 self.runs = self.skipped = 0
         elif outcome != "not known":
@@ -220,25 +220,25 @@ class Lock:
         self.name = name + (".%d" % generation if generation else "")
         self.key = prefix + self.name
         self.mode, self.slots = None, None
-        self.leases = {}                      # token -> Lease, in the order of their takes
+        self.leases = {}                      # token -> Lease, in the order in which they were acquired
         self.outcomes = {}                    # token -> what became of its last lease: "released", "ended"
-        self.ended = set()                    # tokens of which ever a lease ended without a release
+        self.ended = set()                    # tokens that ever had a lease that ended without a release
         self.releases = []                    # tokens, the last one last
         self.forced = False                   # ever: on files that takes the place of a release
         self.takes = self.conflicts = self.timeouts = 0
         self.memory = Memory()
         self.paused = None                    # the message, and when the pause ends
-        self.losses = 0                       # None: as the next look tells
+        self.losses = 0                       # None: as the next check shows
         self.last_fence = self.last_owner = None
-        self.seen = None                      # what --status told, but for times and counts
-        self.failed = False                   # the last step did
+        self.seen = None                      # what --status showed, except times and counts
+        self.failed = False                   # the last step has done so
         self.last_exclusive, self.exclusive_release = None, None  # who had it so, and how many releases there were then
 
     def words(self):
         return ["--prefix=" + self.prefix, self.name]
 
     def settle(self):
-        """What has ended is gone."""
+        """What has ended is removed."""
         if self.paused and self.paused[1].is_over():
             self.paused = self.seen = None
         for lease in [lease for lease in self.leases.values() if lease.end.is_over()]:
@@ -290,7 +290,7 @@ class Lock:
         lease.end = lease.end.earlier(lease.hold)
 
     def refused(self, token):
-        """Codes that --extend and --release may give; none: they are to succeed."""
+        """Codes that --extend and --release may return; none: they must succeed."""
         if token in self.leases:
             return [RELEASED] if self.leases[token].released else []
         codes = [MISMATCH if self.leases else NOT_FOUND]
@@ -299,8 +299,8 @@ class Lock:
             return [RELEASED] + (codes if self.forced else [])
         if outcome == "released" and token in self.releases[-REMEMBERED_MOST:]:
             codes.append(RELEASED)
-        # That a lease has ended may be told though others hold the lock by now; and what became of the
-        # one before it, where many have had the same token.
+        # A lease's end may be reported even if others hold the lock by now; and so may the fate of
+        # the lease before it, if many have had the same token.
         if outcome is not None:
             codes.append(NOT_FOUND)
         if outcome == "ended" and token in self.releases[-REMEMBERED_MOST:]:
@@ -314,7 +314,7 @@ class Lock:
 # ---- what is seen ----
 
 class Seen:
-    """What a run of dlock came to."""
+    """The result of a run of dlock."""
 
     def __init__(self, status, text, span):
         self.status, self.text, self.span = status, text, span
@@ -339,7 +339,7 @@ class Seen:
 
 
 def unchanging(document):
-    """What an action that fails must leave as it was."""
+    """What an action that fails must leave unchanged."""
     moving = ("expires_at", "ttl_remaining", "hold_remaining", "alive", "counts", "skipped_since", "expected_end", "expected_wait")
     document = {key: value for key, value in document.items() if key not in moving}
     document["paused"] = document.get("paused") and document["paused"]["message"]
@@ -387,7 +387,7 @@ def has_holders(seen, number=1):
     return len(seen.document.get("holders", ())) >= number
 
 
-# What a step saw is changed: kind -> which step, whether it can be changed, how.
+# Changes of what a step saw: kind -> which step, whether it can be changed, how.
 PLANTS = {
     "status": ("release", lambda seen, lock: seen.status == 2, lambda seen, lock: setattr(seen, "status", 1)),
     "status-ok": ("extend", lambda seen, lock: seen.status == 1, lambda seen, lock: setattr(seen, "status", 0)),
@@ -444,7 +444,7 @@ PLANTS = {
 
 
 class Plant:
-    """Changes once, at some time, what a step saw."""
+    """Changes what a step saw, once."""
 
     def __init__(self, kind, rng):
         self.where, self.can, self.change = PLANTS[kind] if kind else (None, None, None)
@@ -459,7 +459,7 @@ class Plant:
 # ---- the steps ----
 
 class Holder:
-    """A dlock in the background, whose command stays until it is told to end."""
+    """A dlock in the background, whose command runs until it is told to end."""
 
     def __init__(self, argv, environment, error_path):
         self.error_path = error_path
@@ -471,7 +471,7 @@ class Holder:
         return self.process.stdout.readline().decode() if ready else ""
 
     def wait(self, close=False):
-        """Its exit status and what it printed; None where it does not end."""
+        """Its exit status and output; None if it does not end."""
         if close:
             self.process.stdin.close()
         try:
@@ -504,7 +504,7 @@ class Holder:
 
 
 class World:
-    """dlock in one store, and the model of it. Each step is one method, do_NAME."""
+    """dlock with one store, and the model of it. Each step is a method, do_NAME."""
 
     def __init__(self, options, store, work, plant=None):
         self.options, self.store, self.work = options, store, work
@@ -514,10 +514,10 @@ class World:
         self.environment.update(store.environment, HOME=work, SHELL="/bin/sh", LC_ALL="C.UTF-8")
         self.locks = [Lock(prefix, name) for prefix, name in LOCKS]
         self.loose = []          # holders whose lock was released with their token
-        self.holders = []        # all others that live
+        self.holders = []        # all other live ones
         self.counts = collections.Counter()
         self.trace = []
-        self.done = []           # the steps, with what was chosen in them as things stood
+        self.done = []           # the steps, with what was chosen in them at the time
         self.step_number = self.holder_number = 0
         store.clear()
 
@@ -572,7 +572,7 @@ class World:
     # -- taking --
 
     def mode_words(self, lock, step):
-        """What is asked for, also as words."""
+        """What is requested, also as options."""
         mode, slots = step["mode"]
         if step["same"] and lock.leases:
             mode, slots = step["mode"] = lock.mode, lock.slots
@@ -585,14 +585,14 @@ class World:
         return owner + ["--hold-at-least=%dms" % step["hold"]] * bool(step["hold"])
 
     def patience(self, step):
-        """How a take that is refused is told of: words, code, status."""
+        """How a refusal is reported: text, code, status."""
         words = ["-w", "40ms"] if step["waits"] else ["-n"]
         if step["conflict"]:
             words += ["-E", "9"]
         return words, TIMEOUT if step["waits"] else HELD, 9 if step["conflict"] else CONFLICT
 
     def expect_refusal(self, seen, lock, code, status):
-        """Where it is paused and held, either may be told."""
+        """If the lock is paused and held, either may be reported."""
         told = seen.error.get("code")
         self.expect_error(seen, lock, [code] + [PAUSED] * bool(lock.paused and code != DONE), status)
         self.refuse(lock, code if told != DONE else DONE)
@@ -607,7 +607,7 @@ class World:
             lock.conflicts += 1
 
     def new_lease(self, lock, mode, slots, lease):
-        """The invariants of a take."""
+        """What must hold after each acquire."""
         if lease.fence <= (lock.last_fence or 0):
             raise Wrong("fence", "%d does not rise above %d" % (lease.fence, lock.last_fence))
         if mode != SLOTS and lease.slot is not None:
@@ -640,7 +640,7 @@ class World:
                                                 step["hold"] / 1000))
 
     def do_run(self, lock, step):
-        """A command that ends at once: what it is told comes first in its output."""
+        """A command that ends at once: its environment comes first in its output."""
         mode, slots, mode_words = self.mode_words(lock, step)
         patience, code, status = self.patience(step)
         words = ["--json"] + patience + mode_words + ["--ttl=60s"] + ["--once-per=1h"] * step["once"]
@@ -663,7 +663,7 @@ class World:
             lock.release(token, *(("signal", wanted - 128) if wanted > 128 else ("exited", wanted)))
 
     def command_of(self, lock, step, mode_words):
-        """The command, and the exit status that is to come of it."""
+        """The command, and its expected exit status."""
         inner, status = {
             "true": ("", 0),
             "false": ("exit 3", 3),
@@ -724,7 +724,7 @@ class World:
         self.counts["held commands ended"] += 1
 
     def do_end_loose(self, lock, _step):
-        """One whose lock was released with its token ends as if nothing were."""
+        """A run whose lock was released with its token ends as if nothing had happened."""
         if not self.loose:
             return
         holder = self.loose.pop(0)
@@ -741,7 +741,7 @@ class World:
             return
         holder = lease.process
         holder.process.send_signal(signal.SIGKILL)
-        status, _ = holder.wait()  # its command has the pipe open: it has died, too
+        status, _ = holder.wait()  # its command holds the pipe open: it has died, too
         self.holders.remove(holder)
         self.note(lock, "dlock of %s is killed" % lease.token, status)
         lease.process = None
@@ -749,14 +749,14 @@ class World:
         self.counts["holders killed"] += 1
         if self.store.freed_at_death:
             lock.drop(lease, "ended")
-            end = now() + 10  # the guard has the file locked until what the command left has ended
+            end = now() + 10  # the guard keeps the file locked until the command's processes have ended
             while now() < end:
                 seen = self.call("status", lock, ["--status", "--json"] + lock.words())
                 if len((seen.document or {}).get("holders") or []) <= len(lock.leases):
                     break
 
     def do_shorten(self, lock, step):
-        """A lease that somebody makes end soon takes its command along."""
+        """A lease that somebody makes end soon ends its command too."""
         lease = self.holding(lock, step["which"])
         if lease is None:
             return
@@ -764,7 +764,7 @@ class World:
         self.expect_success(seen, lock, "extended")
         end = seen.span.after(0.4)
         self.expect_stopped(lock, lease)
-        if now() > end.most + LATE_MOST:  # sooner is fine: it goes by the drift margin of its own --ttl
+        if now() > end.most + LATE_MOST:  # sooner is fine, by the drift margin of its own --ttl
             raise Wrong("stop", "%.3f s from the end of the lease" % (now() - end.most))
         while not end.is_over():
             time.sleep(0.01)
@@ -789,14 +789,14 @@ class World:
         self.counts["held commands stopped"] += 1
 
     def holding(self, lock, which):
-        """The lease of a command that stays."""
+        """The lease of a running command."""
         leases = [lease for lease in lock.leases.values() if lease.process is not None]
         return leases[int(which * len(leases))] if leases else None
 
     # -- extending, releasing --
 
     def token_of(self, lock, step):
-        """The token that a step means: as things stand, so that steps can be left out."""
+        """The token that a step means, chosen at run time so that steps can be left out."""
         kind, which = step["who"]
         if kind == "token":
             return which
@@ -893,7 +893,7 @@ class World:
     # -- looking --
 
     def do_status(self, lock, _step):
-        """Looked at after each step anyway."""
+        """The lock is checked after each step anyway."""
 
     def do_wait_until_free(self, lock, step):
         patience, code, status = self.patience(step)
@@ -920,7 +920,7 @@ class World:
             self.compare(by_name[name], row, seen.span)
 
     def do_pass(self, lock, _step):
-        """Waits until all that ends soon has ended."""
+        """Waits until everything that ends soon has ended."""
         while any(span.is_near(2) for span in lock.times()):
             time.sleep(0.01)
         lock.settle()
@@ -976,7 +976,7 @@ class World:
         memory = lock.memory
         if memory.muddled:
             memory.learn(told)
-            memory.muddled = not (lock.mode == EXCLUSIVE and lock.leases)  # its take has recorded all
+            memory.muddled = not (lock.mode == EXCLUSIVE and lock.leases)  # its acquire has recorded all of them
         for what, value in memory.told().items():
             if told[what] != value:
                 raise Wrong(what, "%s, wanted %s" % (told[what], value))
@@ -1021,7 +1021,7 @@ class World:
             lock.settle()
 
     def end_old_holders(self):
-        """A command is not to be stopped for its lease unless a step means it."""
+        """Only a step that means it may stop a command because of its lease."""
         for lock in self.locks:
             for lease in [lease for lease in lock.leases.values() if lease.process is not None]:
                 if lease.end.least - now() < 20:
@@ -1029,7 +1029,7 @@ class World:
                     lock.seen = None
 
     def give_up(self, lock):
-        """A lock of which the clock does not tell how it stands is replaced by a fresh one."""
+        """A lock whose state the clock leaves open is replaced by a new one."""
         self.counts["unclear"] += 1
         for lease in list(lock.leases.values()):
             if lease.process is not None:
@@ -1040,7 +1040,7 @@ class World:
         self.locks[self.locks.index(lock)] = Lock(lock.prefix, lock.base, lock.generation + 1)
 
     def lock_of(self, step):
-        """Most steps are of more use with a lock that somebody has."""
+        """Most steps are more useful with a lock that somebody holds."""
         locks = []
         if step.get("fixed"):
             return self.locks[step["lock"]]
@@ -1088,13 +1088,13 @@ class World:
             raise Wrong("record left", "of %s, who share nothing any more, after a take" % ", ".join(sorted(extra)))
 
     def take_over(self, lock):
-        """Removes what a lease that ended by itself has left for the next one who takes the lock."""
+        """Removes what a lease that ended by itself has left for the next holder."""
         command = [self.options.dlock, "-n"] + lock.words() + ["true"]
         if subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, timeout=60, check=False).returncode != 0:
             raise Wrong("not free", lock.key)
 
     def finish(self):
-        """Ends all, and looks for what is left."""
+        """Ends everything, and searches for what is left."""
         while self.loose:
             self.do_end_loose(self.locks[0], None)
         for number in range(len(self.locks)):
@@ -1135,7 +1135,7 @@ LONG, SHORT = 60000, 300
 
 
 def draw_step(rng):
-    """A step that depends on nothing before it, so that any of them can be left out."""
+    """A step that depends on nothing before it, so any step can be left out."""
     do = rng.choices(list(STEPS), STEPS.values())[0]
     kinds = WHO.get(do, WHO["release"])
     step = {"do": do, "lock": rng.randrange(len(LOCKS)), "which": rng.random(), "same": rng.random() < 0.6,
@@ -1158,7 +1158,7 @@ def draw_step(rng):
 
 
 def draw(seed, count, seconds=0):
-    """The same steps for a seed, and with a time limit fewer of them."""
+    """The same steps for a seed, and fewer of them with a time limit."""
     rng, end = random.Random(seed), now() + (seconds or float("inf"))
     for _ in range(count):
         if now() > end:
@@ -1169,7 +1169,7 @@ def draw(seed, count, seconds=0):
 # ---- a failure, made short ----
 
 class Shrinker:
-    """Leaves out steps as long as the same goes wrong."""
+    """Leaves out steps as long as the same failure occurs."""
 
     def __init__(self, options, store, work, wrong):
         self.options, self.store, self.work, self.kind = options, store, work, wrong.kind
@@ -1205,7 +1205,7 @@ class Shrinker:
         shorter, at = False, 0
         while at < len(self.best[0]):
             steps = self.best[0]
-            wait = [dict(steps[-1], do="pass")] * (size > 1)  # it may have been the time that they took
+            wait = [dict(steps[-1], do="pass")] * (size > 1)  # their duration may have been the cause
             if self.fails(steps[:at] + steps[at + size:]) or wait and self.fails(steps[:at] + wait + steps[at + size:]):
                 shorter = True
             else:
@@ -1239,7 +1239,7 @@ def tell_failure(options, store, work, world, wrong):
 # ---- the whole ----
 
 def play(options, store, work, plant, rows):
-    """Returns whether all was as the model says, and adds a row of figures."""
+    """Returns whether everything was as the model says, and adds a row of figures."""
     rng = random.Random("%s/plant" % options.seed)
     world = World(options, store, work, Plant(plant, rng))
     steps = draw(options.seed, options.steps, options.seconds)
@@ -1259,7 +1259,7 @@ def play(options, store, work, plant, rows):
 
 
 def find_plants(options, store, work):
-    """Returns whether each of the planted faults is found, and nothing without one."""
+    """Returns whether each of the planted faults is found, and nothing is found without one."""
     good = play(options, store, work, None, [])
     for kind in PLANTS:
         world = World(options, store, work, Plant(kind, random.Random(kind)))

@@ -28,7 +28,7 @@ MARKED = ["proof", *(part.name for part in PARTS)]
 
 
 class Refused(Exception):
-    """Nothing is begun."""
+    """Nothing is started."""
 
 
 def git(root, *words):
@@ -36,7 +36,7 @@ def git(root, *words):
 
 
 def changed_since(root, revision):
-    """The files of ROOT that differ from a revision in more than what a proof puts between the markers."""
+    """The files of ROOT that differ from a revision outside the markers of a proof."""
     for path in git(root, "diff", "--name-only", revision).splitlines():
         if os.path.basename(path) in PLOTS:
             continue
@@ -48,7 +48,7 @@ def changed_since(root, revision):
 
 
 def revision_of(root):
-    """What is checked out. The figures must belong to a revision."""
+    """The revision that is checked out, to which the figures must belong."""
     for path in changed_since(root, "HEAD"):
         raise Refused("%s is changed, and the figures would belong to no revision; commit it first" % path)
     return git(root, "rev-parse", "HEAD").strip()
@@ -70,7 +70,7 @@ def verify(path, root):
 
 
 def build(root, tree, revision):
-    """A clone of the revision, built with all that the tools need; one that is there is built on."""
+    """A clone of the revision, built with everything that the tools need; an existing one is reused."""
     if not os.path.exists(tree):
         subprocess.run(["git", "clone", "-q", "--no-checkout", root, tree], check=True)
     subprocess.run(["git", "-C", tree, "checkout", "-q", revision], check=True)

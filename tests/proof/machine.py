@@ -7,7 +7,7 @@ import shutil
 
 from figures import first_line
 
-# What may stand in the place of redis-server: the kind, and what its --version says.
+# Programs that can replace redis-server: the kind, and what --version prints.
 SERVERS = {"Redis 8": r"^Redis server v=8\.", "Valkey": r"^Valkey server v="}
 PROGRAMS = ("gcc", "clang", "python3", "bats", "redis-server", "flock", "etcd", "consul", "sem")
 
@@ -21,7 +21,7 @@ def machine():
 
 
 class Servers:
-    """Programs that speak the protocol of Redis, by kind: found on PATH, or named."""
+    """Programs that speak the protocol of Redis, by kind: found on PATH, or given."""
 
     def __init__(self, named):
         self.paths = {}
@@ -41,7 +41,7 @@ class Servers:
         return None
 
     def environment(self, job, folder):
-        """In which the server of this job is redis-server."""
+        """A directory in which this job's server is named redis-server."""
         environment = {name: value for name, value in os.environ.items() if not re.match("DLOCK|HELPERS$|MAKEFLAGS$|MFLAGS$|MAKELEVEL$", name)}
         path = self.paths.get(job.part.server)
         if path:

@@ -13,16 +13,16 @@ OTHER_SERVER_STAGES = ("redis", "redis-aof", "cluster", "quorum3")
 
 
 class Part(NamedTuple):
-    name: str            # its figures stand between <!-- NAME --> and <!-- /NAME --> in the page
-    share: float         # of the time of both lanes, in percent
-    least: int           # seconds, without which a job says nothing
-    over: int            # seconds that a job takes beside its --seconds
+    name: str            # its figures are between <!-- NAME --> and <!-- /NAME --> in the page
+    share: float         # its part of the time of both lanes, in percent
+    least: int           # seconds without which a job proves nothing
+    over: int            # seconds that a job takes in addition to its --seconds
     jobs: tuple          # what the command is made for: stages, stores
     command: Callable    # of a Job: the words
     page: str = "reliability.md"
     needs: tuple = ()    # programs
-    server: str = ""     # in the place of redis-server: a kind of SERVERS
-    alone: bool = False  # measures times: nothing else runs
+    server: str = ""     # replaces redis-server: a kind of SERVERS
+    alone: bool = False  # it measures times: nothing else runs
 
 
 class Job(NamedTuple):
@@ -31,14 +31,14 @@ class Job(NamedTuple):
     seconds: int   # in all
     seed: str
     figures: str   # the file that it writes
-    folder: str    # for whatever else it makes
+    folder: str    # for anything else it makes
 
     @property
     def name(self):
         return "%s/%s" % (self.part.name, self.what) if self.what else self.part.name
 
     def common(self):
-        """The options that all tools have."""
+        """The options that all tools share."""
         return ["--seed", self.seed, "--seconds", str(self.seconds - self.part.over), "--json", self.figures]
 
 
@@ -101,7 +101,7 @@ PARTS = (
 
 
 def plan(parts, seconds, seed, folder, lacks):
-    """The jobs that fit the time, in the order of their start, and why the others do not run.
+    """The jobs that fit the time, in the order in which they start, and why the others do not run.
 
     `lacks` says of a part what is missing for it here, or None. What such a part does not use, the others have.
     """

@@ -1,4 +1,4 @@
-"""The results of a proof: one JSON file, which is kept from job to job, and the tables of the pages that it makes."""
+"""The results of a proof: one JSON file, which is kept between jobs, and the tables it makes for the pages."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Results:
         replace_file(self.path, json.dumps(self.done, indent=1, ensure_ascii=False) + "\n")
 
     def lacks(self, name):
-        """Whether this job has not run: what it lacked before may be there now, and the reverse."""
+        """Whether this job has not run: what it lacked before may exist now, and vice versa."""
         return self.jobs.get(name, {"status": "not run"})["status"] == "not run"
 
     def parts(self):
@@ -44,7 +44,7 @@ class Results:
 
 
 def block_of(name, jobs):
-    """The text of a part: its tables, those of the same header as one, and what did not run, or failed, and why."""
+    """The text of a part: its tables, merged if their headers are equal, and what did not run or failed, and why."""
     tables, heads, after, without = {}, [], [], {}
     for job, result in jobs.items():
         if job.split("/")[0] != name:
@@ -75,7 +75,7 @@ def pages_of(parts):
 
 
 def lacking(folder, parts):
-    """The markers that a page should have and has not."""
+    """The markers that a page should have but lacks."""
     for page, names in pages_of(parts).items():
         with open(os.path.join(folder, page), encoding="utf-8") as file:
             text = file.read()

@@ -16,7 +16,7 @@ STOP_LIMIT = 30.0
 
 
 def hang_limit(job):
-    """A job that takes longer hangs."""
+    """A job that takes longer is taken to hang."""
     return 2 * job.seconds + 600
 
 
@@ -35,7 +35,7 @@ class Runner:
         self.running = []
 
     def run(self, jobs):
-        """In this order. If that is interrupted, what runs is stopped, and has no result."""
+        """Runs the jobs in this order. If it is interrupted, running jobs are stopped and have no result."""
         waiting = list(jobs)
         try:
             while waiting or self.running:
@@ -55,7 +55,7 @@ class Runner:
             os.unlink(job.figures)
         log = job.figures[:-len(".json")] + ".log"
         with open(log, "wb") as output:
-            # A session of its own: it is told to end by us alone, with all that it has started.
+            # It has its own session, so that only this program ends it, with everything that it has started.
             process = subprocess.Popen(job.part.command(job), cwd=self.tree, env=self.environment(job), stdin=subprocess.DEVNULL,
                                        stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         self.running.append(Running(job, process, time.monotonic(), log))
@@ -71,7 +71,7 @@ class Runner:
 
     @staticmethod
     def stop(one):
-        """It cleans up on SIGTERM; what is left of it then is killed."""
+        """It cleans up on SIGTERM; whatever is left then is killed."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(one.process.pid, number)

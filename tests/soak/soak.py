@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Play a day of cron on many hosts, compressed, and see whether anything grows.
+"""Plays a day of cron on many hosts, compressed, and checks whether anything grows.
 
     python3 tests/soak/soak.py [OPTIONS] PATH-TO-DLOCK
 
-In every slot (five minutes of the day) hosts drawn from all of them start the same job at about the same time,
-`dlock -n -E 0 --hold-at-least`: one of them runs it, exactly. Beside that there are jobs that wait for each
+In every slot (five minutes of the day), hosts drawn at random start the same job at about the same time,
+`dlock -n -E 0 --hold-at-least`: exactly one of them runs it. There are also jobs that wait for each
 other, a leader with --heartbeat whose dlock is killed now and then, scripts that attach themselves, and a few
-holders, waiters and guards that live from the first slot to the last. All of it at once in a Redis and in a
-directory of our own. In some slots, when all of these have been started, the Redis is restarted with its data, or
-hangs for a moment: then -n may say that it is unreachable (69), and all else goes on. After each slot keys, memory
-and clients of the server, files, and memory, descriptors and threads of those who live on are counted; what is
-judged is the slope of each over all slots, not a number.
+holders, waiters and guards that live from the first slot to the last. All of this happens at once in a Redis and in a
+directory. In some slots, once all of these have been started, the Redis is restarted with its data, or
+hangs for a moment: then -n may report that it is unreachable (69), and everything else goes on. After each slot, the
+keys, memory and clients of the server, the files, and the memory, descriptors and threads of the long-lived processes
+are counted; the slope of each count over all slots is judged, not its value.
 Exit status 1: something grew, was left behind, or ran twice or not at all.
 """
 
@@ -35,14 +35,14 @@ from orphans import become_subreaper, children
 from redis_client import RedisClient
 
 DAY = 288            # slots of five minutes
-WARM_UP = 0.2        # of all slots: what is allocated once, has been
+WARM_UP = 0.2        # of all slots; by then everything that is allocated once has been allocated
 WAIT_EVERY, ATTACH_EVERY, KILL_EVERY = 6, 3, 12
 WAITERS, SESSIONS = 4, 5
 UNREACHABLE = 69
 HANG = 0.3           # how long a server that is frozen does not answer, in seconds
 MARGIN = 0.1         # between the end of a hold and the next slot, in seconds
-LIMIT = 60.0         # for whatever is to happen, in seconds
-# How much each may grow over the slots that are judged: what comes and goes, and no more.
+LIMIT = 60.0         # for anything that must happen, in seconds
+# How much each figure may grow over the judged slots: only what comes and goes.
 ROOM = {"keys": 3, "memory": 262144, "memory of keys": 8192, "clients": 3, "files": 3, "rss": 128, "descriptors": 1,
         "threads": 1, "server descriptors": 4}
 
@@ -57,7 +57,7 @@ while True:
 
 
 class Backend:
-    """One store, and what lives on it for as long as we do."""
+    """One store, and what lives on it for the whole soak."""
 
     def __init__(self, soak, name):
         self.soak, self.name = soak, name
@@ -73,7 +73,7 @@ class Backend:
         self.wrong, self.runs, self.late, self.kills, self.failures = [], 0, 0, 0, 0
 
     def take_each(self):
-        """Each name once: what is kept of it is there then, and the file of a killed holder or of a hold is not any more."""
+        """Uses each name once: then its records exist, and the file of a killed holder or of a hold no longer does."""
         for name in ["mirror", "backup", "lead"] + ["session-%d" % i for i in range(SESSIONS)]:
             if self.dlock("-w", "%g" % LIMIT, name, "--", "true").wait(2 * LIMIT) != 0:
                 self.wrong.append("%s is not to be had" % name)
@@ -128,7 +128,7 @@ class Backend:
                 self.long[label] = self.dlock("--heartbeat", "-t", "4s", "lead", "--", *beat)
 
     def kill_leader(self):
-        """The next one begins within its lease, long before it is killed in turn."""
+        """The next one starts within its lease, long before it is killed in turn."""
         self.until(lambda: len(self.lines("lead")) > self.kills, "nobody leads")
         leader = int(self.lines("lead")[-1].split(":")[1])
         for process in self.long.values():
@@ -138,7 +138,7 @@ class Backend:
                 self.kills += 1
 
     def guard(self):
-        """The process that --attach has left for the script that lives on: it came to us."""
+        """The guard that --attach has left for the script that lives on: it became a child of this process."""
         for pid in children():
             with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
                 words = file.read().split(b"\0")
@@ -184,7 +184,7 @@ class Backend:
         ran = self.lines("mirror").count(str(number))
         slow = time.monotonic() - began >= self.soak.options.hold
         self.late += slow
-        # Who comes after the hold runs the job again, and rightly so.
+        # A host that comes after the hold rightly runs the job again.
         if (ran == 0 and unreachable == 0) or (ran > 1 and not slow):
             self.wrong.append("slot %d: the job ran %d times" % (number, ran))
 
@@ -228,7 +228,7 @@ class Backend:
 class RedisBackend(Backend):
     def __init__(self, soak, name):
         super().__init__(soak, name)
-        # An attachment is noted in a file, wherever its lock is.
+        # An attachment is recorded in a file, wherever its lock is.
         self.locks = soak.env["DLOCK_LOCK_DIR"] = os.path.join(self.work, "locks")
         self.socket = self.log("redis.sock")
         self.arguments = ["--backend=redis", "--redis=unix://" + self.socket]
@@ -236,7 +236,7 @@ class RedisBackend(Backend):
         self.planted = []
 
     def start(self):
-        # Its slow log is memory, too, on a slow machine.
+        # The server's slow log uses memory too, on a slow machine.
         argv = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.work, "--save", "", "--appendonly", "no",
                 "--slowlog-max-len", "0"]
         start_server(self.soak.stack, self.work, "server", argv, lambda: os.path.exists(self.socket))
@@ -244,7 +244,7 @@ class RedisBackend(Backend):
         self.server = int(self.info("process_id"))
 
     def disturb(self):
-        """By turns it is restarted with its data, and hangs."""
+        """It is restarted with its data, and hangs, in turns."""
         self.disturbed = True
         self.failures += 1
         if self.failures % 2 == 1:
@@ -281,7 +281,7 @@ class RedisBackend(Backend):
         super().plant(number)
 
     def rest(self):
-        kept = (":meta", ":counts") # of each name, however often it is taken
+        kept = (":meta", ":counts") # of each name, however often it is locked
         return super().rest() + [key for key in self.client.ask("KEYS", "*") if not key.endswith(kept)]
 
 
@@ -328,12 +328,12 @@ class Soak:
         self.reap()
 
     def wait_for_hold(self):
-        """The log of the job was written after the lock was taken; a release that a server has not read yet holds it for longer."""
+        """The log was written after the lock was acquired; a release that the server has not read yet holds it longer."""
         last = max(os.stat(backend.log("mirror")).st_mtime + HANG * backend.disturbed for backend in self.backends)
         time.sleep(max(0.0, last + self.options.hold + MARGIN - time.time()))
 
     def reap(self):
-        """Whatever is left of us now, but the servers, was left behind."""
+        """Any process that is still a child now, except the servers, was left behind."""
         servers = [backend.server for backend in self.backends]
         end = time.monotonic() + 10
         while True:
@@ -395,7 +395,7 @@ class Soak:
 
 
 def growth(values):
-    """What the line through them rises in all: its slope is the median of the slopes between any two (Theil and Sen)."""
+    """The total rise of the line through them: its slope is the median of the slopes between any two (Theil and Sen)."""
     values = values[int(len(values) * WARM_UP):]
     pairs = range(len(values))
     slopes = [(values[b] - values[a]) / (b - a) for a in pairs for b in pairs if a < b]

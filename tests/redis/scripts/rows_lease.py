@@ -1,4 +1,4 @@
-"""Whose lock it is: the truth table of standing() in holders.lua, by check; then check, share and extend themselves."""
+"""Who holds the lock: the truth table of standing() in holders.lua, by check; then check, share and extend themselves."""
 
 from table import *
 
@@ -8,7 +8,7 @@ FORCED = {"meta forced": "a A root@host\n"}
 BY_FORCE = "forced root@host"
 ANOTHER = {**A, "lock": "X"}
 NONE = without(A, "lock")
-# A's share has ended; B's has not, or there is none of B's.
+# A's share has ended; B's has not, or B has none.
 ENDED = sharer("A", "a", left=-2000)
 B = sharer("B", "b")
 B_ENDED = sharer("B", "b", left=-1000)
@@ -38,7 +38,7 @@ STANDING = [
     standing("the token, and no meta", {"lock": "A", "lock ends": at(TTL)}, ours(TTL)),
     standing("the token, and meta is no hash", {"lock": "A", "lock ends": at(TTL), "meta": ["x"]}, ours(TTL)),
     standing("the token, without an end", without(A, "lock ends"), ["ours", -1, -1, "exclusive", 0, -1]),
-    # It is shared: there is none of this client's.
+    # It is shared, and this client has no share.
     standing("shared by others", shared(B), ["other", ""]),
     standing("shared by others, and released by this one", shared(B, **{"spent": "a A 900\n"}), ["released", ""]),
     standing("shared by others, and taken away", {**shared(B), **FORCED}, ["other", BY_FORCE]),
@@ -46,7 +46,7 @@ STANDING = [
     standing("shared by others, whose leases have all ended", shared(B_ENDED), ["gone", ""]),
     standing("shared, and the set of holders has gone", shared(), ["other", ""]),
     standing("shared, and the set of holders is of another type", {**shared(), "holders": ["x"]}, ["other", ""]),
-    # There is one.
+    # This client has one.
     standing("a share", shared(sharer("A", "a"), B), ours(TTL, "shared")),
     standing("a share, by the token alone", shared(sharer("A", "a"), B), ours(TTL, "shared"), take_id=""),
     standing("a slot", shared(sharer("A", "a", slot=2), mode="slots", slots=3), ours(TTL, "slots", 3, 2)),
@@ -111,7 +111,7 @@ STANDING = [
     standing("the set may not be gone through", shared(B), ["ERROR", Has("ZRANGE")])._replace(denied="zrange"),
 ]
 
-# A record that is not what we would write says nothing: the token is all. Otherwise it is of another take.
+# A record that this client would not write says nothing: only the token counts. Otherwise it belongs to another acquire.
 RECORDS = [standing(name, held_by("A", "b", stored=stored), ["other", ""] if known else ours(TTL)) for name, stored, known in (
     ("a record as it is written", record("b"), True),
     ("without all but its take", {"take": "b"}, True),

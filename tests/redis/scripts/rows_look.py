@@ -1,4 +1,4 @@
-"""What is said of a lock, and its removal by force."""
+"""What is reported about a lock, and its removal by force."""
 
 from table import *
 

@@ -60,7 +60,7 @@ JOIN = [
 
 
 def reserved(ask=1500, ahead=1, **other):
-    """Free, and kept for one that waits."""
+    """The lock is free, and kept for a waiter."""
     return held(-1, ask=Left(ask), reserved="1", ahead=ahead, **other)
 
 

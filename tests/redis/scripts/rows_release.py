@@ -1,4 +1,4 @@
-"""Releases: of an exclusive lock, of a share, of what was lost, of a take that was given up; by another process; pauses."""
+"""Releases of an exclusive lock, of a share, of a lost lock and of an abandoned request; by another process; pauses."""
 
 from table import *
 
@@ -18,7 +18,7 @@ def remembered(how, failures, runs, success="", since=1000):
 
 
 def kept(**other):
-    """The record of one that has released, and is kept."""
+    """The record of a lock that is released and kept."""
     return without(record("a", released=True, **other), "message")
 
 
@@ -201,7 +201,7 @@ LOST = [
         denied="hset"),
 ]
 
-# By another process: the one that watches the lease must learn of it.
+# By another process: the process that watches the lease must learn of it.
 OUTSIDE = [
     row("released", A, release("A", "a", outside="req"), RELEASED, {**OUT, "meta requests": "req a -\n"}),
     row("released, by the token alone", A, release("A", "", outside="req"), RELEASED, {**OUT, "meta requests": "req a -\n"}),

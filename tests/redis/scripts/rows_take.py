@@ -1,10 +1,10 @@
-"""Takes of a lock that one may hold, of one that many share, and refusals."""
+"""Acquiring an exclusive lock and a shared one, and refusals."""
 
 from table import *
 
 REQUEST = record("b")
 FIRST_TAKE = {"lock": "B", "lock ends": at(TTL), **meta(fence=us(0), owner="B", record=REQUEST, unended="1")}
-# After a lock that was taken once, and released.
+# After a lock was acquired once and released.
 ONCE = released()
 AGAIN = {"lock": "B", "lock ends": at(TTL), "meta fence": us(0), "meta takes": 2, "meta owner": "B", "meta record": REQUEST, "meta unended": "1",
          "meta ends": at(TTL + KEPT)}
@@ -61,7 +61,7 @@ FREE = [
     row("the queue cannot be read", {**ONCE, "queue": ["x"]}, take("B"), taken(), AGAIN, plain=True),
 ]
 
-# A take that is asked for again, since its reply was lost.
+# A request that is repeated because its reply was lost.
 LOST_REPLY = [
     row("it was taken", A, take("A", again=True), taken(fence=5000), writes=True),
     row("it was taken some time ago", held_by("A", "a", left=20000), take("A", again=True), taken(20000, fence=5000)),
@@ -154,7 +154,7 @@ ONCE_PER = [
 # --- fences of a quorum ---------------------------------------------------
 
 def fenced(case, last, proposed, fence, **joins):
-    """A take that proposes a fence, or joins with one, of a lock whose last fence is `last`."""
+    """A request that proposes a fence, or joins with one, for a lock whose last fence is `last`."""
     ends = {"meta ends": at(TTL + KEPT + 600000)} if fence == us(600000) else {}
     return row(case, {**ONCE, "meta fence": last}, take("B", fence=proposed, **joins), taken(fence=fence), {**AGAIN, "meta fence": fence, **ends},
                plain=True)
@@ -177,7 +177,7 @@ FENCES = [
 # --- shared --------------------------------------------------------------
 
 def first(slot=-1, **changes):
-    """The first share of a free lock that was taken once."""
+    """The first share of a free lock that was acquired once."""
     mine = record("b", fence=us(0), slot=slot, round=Has(r"^dlock:shared:\d{16}$"), ends=at(TTL))
     return {"lock": Has(r"^dlock:shared:\d{16}$"), "lock ends": at(1.5 * TTL), "holder:B": mine, "holder:B ends": at(TTL + LOST_KEPT),
             "holders " + ("%d B" % slot if slot >= 0 else "B"): at(TTL), "holders ends": at(TTL + LOST_KEPT),
@@ -186,7 +186,7 @@ def first(slot=-1, **changes):
 
 
 def joined(slot=-1, slots=None, **changes):
-    """One more beside one holder."""
+    """One more holder beside one."""
     return {"holder:B": record("b", fence=us(0), slot=slot, round=ROUND, ends=at(TTL)), "holder:B ends": at(TTL + LOST_KEPT),
             "holders " + ("%d B" % slot if slot >= 0 else "B"): at(TTL), "meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT),
             **({"slots": slots} if slots else {}), **changes}

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Calls the Lua scripts by themselves, on a server of the test's own, and compares with the tables beside this.
+"""Calls the Lua scripts by themselves, on the test's own server, and compares the results with the tables beside this file.
 
     python3 tests/redis/scripts/run.py [PART] EMBEDDED.H SOCKET TABLE...
     python3 tests/redis/scripts/run.py --tap EMBEDDED.H [ROW]
 
-EMBEDDED.H: what embed.sh makes of the scripts, which is what the program has. SOCKET: that of a server whose data
-are removed. Without arguments the names of all tables are printed. For each row the keys are written as they are before
-the call, the script is called, and its answer and all that is stored must be as the row says. --tap: each row of all
-tables is a test, or ROW alone, on a server that this starts.
+EMBEDDED.H: the scripts as embed.sh makes them for the program. SOCKET: the socket of a server whose data are
+removed. Without arguments the names of all tables are printed. For each row, the keys before the call are written,
+the script is called, and its answer and everything stored must be as the row says. --tap: each row of all
+tables is a test, or ROW alone, on a server that this program starts.
 
-A take and a release first try the plain way. PART is --rest: the scripts leave the plain way out, and do the same; or
---plain: the plain way alone decides the rows that say so, and changes nothing in any other row.
+take.lua and release.lua first try the fast path. PART is --rest: the scripts leave the fast path out, and have the same
+results; or --plain: the fast path alone decides the rows that are marked for it, and changes nothing in other rows.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ LOCK = "dlock:job"
 COMPANION = "{dlock:job}:"
 KEYS = ("meta", "holder:", "holders", "slots", "counts", "queue", "waiters")
 SECONDS = 10
-# Rows are about moments that are at least this far from each other: what took longer, on a busy machine, is done again.
+# Moments in rows are at least this far apart; a row that took longer on a busy machine is run again.
 MOMENT_US, TRIES = 90000, 50
 WAITER = ("format", "listens", "asked", "turn", "mode", "slots", "who")
 
@@ -55,7 +55,7 @@ def read_scripts(path):
 
 
 def part_of(text, part):
-    """The script without the plain way, or the plain way alone; None if the script has none."""
+    """The script without the fast path, or the fast path alone; None if the script has none."""
     way = re.search(r"local (\w+)=\w+\(\)\nif \1 then return \1 end\n", text)
     if not way:
         return None
@@ -63,7 +63,7 @@ def part_of(text, part):
 
 
 def part_row(row, part):
-    """What that part of the scripts makes of the row."""
+    """What that part of the scripts does with the row."""
     return row if part == "--rest" or row.plain else row._replace(answer=["not plain"], changes={}, hears={}, watched=(), writes=False)
 
 
@@ -152,7 +152,7 @@ class Lab:
     # --- the call ---
 
     def call(self, row, now_us):
-        """The answer, and what the server tells the caller of, once others touch all that there is."""
+        """The answer, and what the server tells the caller once others touch every key."""
         call = row.call
         own = [key_of(name) + (call.own if name == "holder:" else "") for name in ("lock", *KEYS)]
         keys = [own[0], own[2]] if call.script == "share" else own[:call.keys]
@@ -173,7 +173,7 @@ class Lab:
         return answer, after, told
 
     def touched(self, keys):
-        """The keys that the server tells of once another client has touched them all; not of what the caller did itself."""
+        """The keys that the server reports once another client has touched them all; not what the caller did itself."""
         self.told()
         for key in keys:
             self.server.ask("SET", key, "touched")
@@ -196,7 +196,7 @@ class Lab:
                 self.ears.reply()
 
     def heard(self):
-        """What each waiter was told, and nobody listens any longer."""
+        """What each waiter was told; afterwards nobody listens any longer."""
         heard = {}
         self.ears.send("PING", "so far")
         while True:
@@ -222,7 +222,7 @@ class Lab:
         self.write(row.before, now_us)
         before = self.read()
         self.listen(row.before)
-        time.sleep(0.002)  # what is written anew has another time
+        time.sleep(0.002)  # what is written again has another time
         written = self.written() if row.writes else 0
         answer, after, told = self.call(row, now_us)
         span = now_us, self.now_us()
@@ -281,7 +281,7 @@ def plain(value, now_us):
 
 
 def compare(what, wanted, got, span):
-    """Each difference, as a sentence. What depends on the clock may differ by as much as the call has taken."""
+    """Each difference, as a sentence. Values that depend on the clock may differ by as much as the call has taken."""
     if isinstance(wanted, dict) and isinstance(got, dict):
         for name in sorted(wanted if isinstance(wanted, Said) else {*wanted, *got}, key=str):
             yield from compare("%s %s" % (what, name), wanted.get(name), got.get(name), span)

@@ -1,16 +1,16 @@
-"""The words of the tables of the Lua scripts: what is stored of a lock, what a script is asked, what it answers.
+"""The language of the tables of the Lua scripts: what is stored about a lock, what a script is asked, what it answers.
 
-What is stored is a dict of places, which the tests read and write alike:
+The stored data are a dict of places, which the tests both read and write:
 
   lock                  the value of the lock's own key (a list: the key is of another type)
   KEY ends              when a key expires: lock, meta, holders, slots, counts, queue, waiters, holder:TOKEN
   meta FIELD            "record" is a dict, if it can be read
-  holder:TOKEN          the record of one who shares the lock, the same
+  holder:TOKEN          the record of a sharer, likewise
   holders MEMBER        "TOKEN" or "SLOT TOKEN": when its lease ends
-  slots                 those that are taken
+  slots                 the slots that are taken
   counts FIELD
   queue ID              when this waiter came
-  waiters ID            what is known of it: waiter()
+  waiters ID            what is known of this waiter: waiter()
   hears ID              not stored: this waiter listens on its channel
 
 Times are on the server's clock, from the moment of the call: at(), and us() in microseconds.
@@ -35,7 +35,7 @@ Row = collections.namedtuple("Row", "name before call answer changes hears denie
 Call = collections.namedtuple("Call", "script keys own words")
 # A moment: `ms` from the call, `unit` of the number that is stored.
 Moment = collections.namedtuple("Moment", "ms unit")
-# What is left of a time, in ms.
+# The rest of a time, in ms.
 Left = collections.namedtuple("Left", "ms")
 Has = collections.namedtuple("Has", "text")
 
@@ -45,7 +45,7 @@ class Json(dict):
 
 
 class Said(dict):
-    """What a record says at least."""
+    """The minimum that a record says."""
 
 
 
@@ -67,7 +67,7 @@ def row(name, before, call, answer, changes=None, hears=None, denied="", watched
 # --- what is stored ------------------------------------------------------
 
 def record(take, **other):
-    """A holder, as its take writes it; what is "" is left out."""
+    """A holder, as its acquire writes it; empty fields are left out."""
     fields = {"take": take, "since": "1000", "host": "h", "boot": "b", "pid": "7", "start": "70", "pid_space": "4", "user": "u", "command": "c",
               "message": "m", "ttl": str(TTL), "format": str(FORMAT), **other}
     return {name: value for name, value in fields.items() if value != ""}
@@ -90,7 +90,7 @@ def past(how, length=1500, since=1000, ttl=TTL, host="h"):
 
 
 def meta(**fields):
-    """What every take leaves behind."""
+    """What every acquire leaves behind."""
     return {"meta ends": at(TTL + KEPT), **{"meta " + field: value for field, value in {
         "format": FORMAT, "fence": "5000", "mode": "exclusive", "slots": "0", "takes": "1", "waited_ms": "0", "kept": KEPT,
         **fields}.items() if value is not None}}
@@ -137,7 +137,7 @@ def waiter(listens=True, asked=-100, turn=0, mode="exclusive", slots=0, number=F
 
 
 def waiting(name, came=-5000, alive=True, **what):
-    """One that waits; `alive`: it listens, or would, on its channel."""
+    """A waiter; `alive`: it listens on its channel, or would."""
     return {"queue " + name: us(came), "waiters " + name: waiter(**what), **({"hears " + name: True} if alive else {})}
 
 
@@ -198,7 +198,7 @@ def release(token, take_id, wall=3000, hold=0, how="held", may_come=False, ended
 
 
 def give_up(token, take_id, **other):
-    """It is not known whether it was taken."""
+    """It is not known whether the lock was acquired."""
     return release(token, take_id, how="", **other)
 
 
@@ -246,5 +246,5 @@ RELEASED = ["released", "now"]
 
 
 def unwritten(why):
-    """Released, but what is known of it could not be written."""
+    """Released, but the record of the run could not be written."""
     return [*RELEASED, Has(r"(%s).* \(HSET\)$" % why)]
