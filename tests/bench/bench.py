@@ -53,7 +53,7 @@ Row = namedtuple("Row", "label argv env budget")
 # ---- processes ----
 
 class Runner:
-    """Starts a row's command with its output out of the way, and waits for it with a bound. One at a time."""
+    """Starts a row's command with its output discarded, and waits for it with a time limit. One at a time."""
 
     def __init__(self, work):
         self.pid = None
@@ -69,7 +69,7 @@ class Runner:
         return self.pid
 
     def reap(self, row):
-        """Wait for the command of the row; anything but exit status 0 ends the benchmark."""
+        """Waits for the row's command; any status except 0 ends the benchmark."""
         _, status = os.waitpid(self.pid, 0)
         self.pid = None
         signal.alarm(0)
@@ -77,7 +77,7 @@ class Runner:
             self.fail(row, status)
 
     def stop(self):
-        """End what an error left running."""
+        """Ends what an error left running."""
         signal.alarm(0)
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
@@ -114,7 +114,7 @@ def dlock_variants(dlock, redis):
 
 
 def run_groups(stack, work, variants, redis):
-    """The rows of whole runs: those of a group take turns, and its first is the reference of the others. Commands of
+    """The rows of whole runs: the rows of a group take turns, and its first is the reference of the others. Commands of
     60 ms outlast the start of the watch. The other tools have a group of their own, since they leave cold caches."""
     env, flock = base_environment(work), [shutil.which("flock"), os.path.join(work, "flock.lock")]
     true, sleep = [shutil.which("true")], [shutil.which("sleep"), "0.06"]
@@ -124,7 +124,7 @@ def run_groups(stack, work, variants, redis):
                 for label, argv in variants]
         return [Row("flock" + name, flock + command, env, 0)] + ours
     runs = group("", true, BUDGET_TRUE)
-    # A UTF-8 locale is what people have in a shell; cron has none.
+    # People's shells have a UTF-8 locale; cron has none.
     runs.insert(1, Row("flock, LC_ALL=C.UTF-8", flock + true, dict(env, LC_ALL="C.UTF-8"), 0))
     runs.insert(2, Row("no lock: true alone", true, env, 0))
     others = [Row("flock beside other tools", flock + true, env, 0)] + peer_rows(stack, work, env, true[0], redis)
@@ -138,7 +138,7 @@ def peer_rows(stack, work, env, true, redis):
         argv = [shutil.which("sh"), "-c", SHELL_SCRIPT, "sh", redis[0], "bench-sh", true]
         rows.append(Row("sh and redis-cli, Unix socket", argv, env, 0))
     if not missing("sem"):
-        # What it remembers is in a directory of its own, where nobody is asked to cite it.
+        # Its records are in a directory of its own, where it asks nobody to cite it.
         home = os.path.join(work, "parallel")
         os.mkdir(home)
         with open(os.path.join(home, "will-cite"), "w", encoding="ascii"):
@@ -146,7 +146,7 @@ def peer_rows(stack, work, env, true, redis):
         argv = [shutil.which("sem"), "--fg", "--id", "bench", true]
         rows.append(Row("GNU sem --fg", argv, dict(env, PARALLEL_HOME=home), 0))
     if redis is not None and not missing("cronlock"):
-        # It keeps its lock for GRACE + 1 seconds after the start, also behind a faster command: not here.
+        # It would keep its lock for GRACE + 1 seconds after the start, even after a faster command: not here.
         cron_env = dict(env, CRONLOCK_HOST="127.0.0.1", CRONLOCK_PORT=str(redis[1]), CRONLOCK_GRACE="-2")
         rows.append(Row("cronlock, loopback TCP", [shutil.which("cronlock"), true], cron_env, 0))
     if not missing("etcd", "etcdctl"):
@@ -159,7 +159,7 @@ def peer_rows(stack, work, env, true, redis):
 
 
 def run_rounds(runner, rows, runs):
-    """Seconds of each row, one list a row, one entry a round."""
+    """Seconds of each row: one list a row, one entry a round."""
     samples = [[] for _ in rows]
     for number in range(-WARM_UP_ROUNDS, runs):
         for index in round_order(len(rows), number):
@@ -189,7 +189,7 @@ def run_table(runner, groups, runs):
 
 
 def peak_memory(runner, row):
-    """VmHWM in kB, read over and over to the end of the process.
+    """VmHWM in kB, read repeatedly until the process ends.
 
     ru_maxrss of wait4(2) will not do: it is the largest of the process, of its reaped children and of what the
     process was before exec, and after posix_spawn that was this interpreter. For the same reason a reading
@@ -216,7 +216,7 @@ def loaded_libraries(pid):
 
 
 def look_at_holder(runner, row):
-    """What a holder has in memory while its command sleeps: peak kB, private kB, libraries."""
+    """A holder's memory while its command sleeps: peak kB, private kB, libraries."""
     pid = runner.spawn(row)
     time.sleep(0.6)
     if proc_field(pid, "status", "VmHWM") is None:
@@ -246,7 +246,7 @@ def memory_table(runner, work, variants):
 
 
 def idle_table(runner, work, path, dlock):
-    """What an idle holder asks of Redis. A round trip is one write, whatever it carries: the server reads once.
+    """What an idle holder asks of Redis. A round trip is one write, whatever it contains: the server reads once.
 
     The questions that count this are read as well, and so are the ends of their connections: as many as a
     count of nothing shows.
@@ -278,7 +278,7 @@ def idle_table(runner, work, path, dlock):
 
 
 def tls_group(stack, work, dlock):
-    """A whole run over TLS beside one command of redis-cli, which takes no lock."""
+    """A whole run over TLS beside one command of redis-cli, which acquires no lock."""
     certificate, port = start_tls_redis(stack, work)
     env, cli, true = base_environment(work), shutil.which("redis-cli"), shutil.which("true")
     at, tls = ["-h", "127.0.0.1", "-p", str(port)], ["--tls", "--cacert", certificate]
@@ -312,7 +312,7 @@ def measure(options, stack):
     stack.callback(runner.stop)
     redis = None if missing("redis-server") else start_redis(stack, work)
     variants = dlock_variants(options.dlock, redis)
-    # Memory and idle calls first: nothing else runs yet.
+    # Memory and idle calls first, because nothing else runs yet.
     quiet = [memory_table(runner, work, variants)]
     if options.idle and redis is not None:
         quiet.append(idle_table(runner, work, redis[0], options.dlock))

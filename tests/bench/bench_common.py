@@ -1,4 +1,4 @@
-"""What the programs of tests/bench/ have in common: servers, what they count, and tables."""
+"""What the programs of tests/bench/ share: servers, what they count, and tables."""
 
 import contextlib
 import http.client
@@ -16,7 +16,7 @@ from figures import Table, add_options, report_of, versions, write_figures  # no
 START_LIMIT = 20.0
 STOP_LIMIT = 5.0
 
-# What a client sends itself: scripts have no use for these, so they are never counted from inside of one.
+# Commands that only clients send: no script uses these, so they are never counted from inside one.
 CLIENT_CALLS = {
     "auth", "client", "eval", "eval_ro", "evalsha", "evalsha_ro", "hello", "psubscribe", "punsubscribe",
     "script", "select", "ssubscribe", "subscribe", "sunsubscribe", "unsubscribe",
@@ -24,7 +24,7 @@ CLIENT_CALLS = {
 
 
 class BenchError(Exception):
-    """Something that is installed could not be run."""
+    """An installed program could not be run."""
 
 
 # ---- processes ----
@@ -63,7 +63,7 @@ def text_field(text, field):
 # ---- servers ----
 
 def free_ports(count):
-    """Loopback ports that nobody listens on just now."""
+    """Loopback ports that nobody listens on at the moment."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -75,7 +75,7 @@ def free_ports(count):
 
 
 def start_server(stack, work, name, argv, ready):
-    """Start a server, have the stack stop it, and wait until it answers."""
+    """Starts a server, lets the stack stop it, and waits until it answers."""
     log_path = os.path.join(work, name + ".log")
     with open(log_path, "ab") as log:
         process = subprocess.Popen(argv, cwd=work, env=base_environment(work), stdin=subprocess.DEVNULL,
@@ -101,7 +101,7 @@ def stop_server(process):
 
 
 def redis_ask(path, command):
-    """One inline command over the Unix socket: the text of a simple or bulk reply, None when there is none."""
+    """One inline command over the Unix socket: the text of a simple or bulk reply, None if there is none."""
     with contextlib.suppress(OSError, ValueError):
         with socket.socket(socket.AF_UNIX) as conn:
             conn.settimeout(2)
@@ -114,7 +114,7 @@ def redis_ask(path, command):
 
 
 def http_ask(port, path):
-    """Body of a GET on loopback, empty when there is no good answer."""
+    """The body of a GET on loopback, empty if there is no good answer."""
     conn = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     try:
         conn.request("GET", path)
@@ -128,7 +128,7 @@ def http_ask(port, path):
 
 
 def start_redis(stack, work, name="redis-server", more=()):
-    """Start one without persistence, with more arguments: its socket and its port."""
+    """Starts a redis-server without persistence, with more arguments: returns its socket and port."""
     (port,) = free_ports(1)
     path = os.path.join(work, name + ".sock")
     start_server(stack, work, name, [
@@ -139,7 +139,7 @@ def start_redis(stack, work, name="redis-server", more=()):
 
 
 def make_certificate(work):
-    """The files of a certificate for localhost and 127.0.0.1, signed by itself, and of its key."""
+    """The files of a self-signed certificate for localhost and 127.0.0.1, and of its key."""
     certificate, key = (os.path.join(work, name) for name in ("tls.pem", "tls.key"))
     subprocess.run([
         shutil.which("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
@@ -150,7 +150,7 @@ def make_certificate(work):
 
 
 def start_tls_redis(stack, work):
-    """Start one that speaks TLS as well: its certificate and the port for that."""
+    """Starts a redis-server that speaks TLS as well: returns its certificate and TLS port."""
     certificate, key = make_certificate(work)
     (port,) = free_ports(1)
     start_redis(stack, work, "redis-tls", [
@@ -183,7 +183,7 @@ def start_consul(stack, work):
 # ---- what is measured ----
 
 def missing(*programs):
-    """True, and one line for each, when one of the programs is not there."""
+    """True, after one line for each, if one of the programs is missing."""
     absent = [program for program in programs if shutil.which(program) is None]
     for program in absent:
         print("%s: not installed" % program)
@@ -191,7 +191,7 @@ def missing(*programs):
 
 
 def round_order(count, number):
-    """Order of a round. Rotated so that, over the rounds, each row comes after each other one equally often
+    """The order of a round, rotated so that each row comes after each other one equally often over the rounds
     (a Williams square): what a heavy row leaves behind in the caches falls on all of them alike."""
     zigzag = [(step + 1) // 2 if step % 2 else -(step // 2) for step in range(count)]
     order = [(place + number // 2) % count for place in zigzag]
@@ -210,23 +210,23 @@ def verdict(value, budget):
 
 
 def held(value, budget, ours):
-    """The cells for a budget and whether it was held; empty where it is not for this peer."""
+    """The cells for a budget and whether it was kept; empty if this peer has no budget."""
     return ["%g" % budget, verdict(value, budget)] if ours else ["", ""]
 
 
 def all_calls(path):
-    """Calls by command, also those from inside of scripts, from INFO commandstats."""
+    """Calls by command, including those from inside scripts, from INFO commandstats."""
     found = re.findall(r"^cmdstat_([^:]+):calls=(\d+)", redis_ask(path, "INFO commandstats") or "", re.M)
     return {name: int(count) for name, count in found}
 
 
 def client_calls(path):
-    """Calls by command, those of clients only."""
+    """Calls by command, from clients only."""
     return {name: count for name, count in all_calls(path).items() if name.split("|")[0] in CLIENT_CALLS}
 
 
 def client_usec(path):
-    """Microseconds that the server has worked for commands of clients, with what their scripts do."""
+    """Microseconds that the server has worked for clients' commands, including their scripts."""
     found = re.findall(r"^cmdstat_([^:]+):calls=\d+,usec=(\d+)", redis_ask(path, "INFO commandstats") or "", re.M)
     return sum(int(usec) for name, usec in found if name.split("|")[0] in CLIENT_CALLS)
 
@@ -238,7 +238,7 @@ def server_cpu(path):
 
 
 def reads_of_server(path):
-    """How often the server has read something from a client, None where it does not count (before Redis 6)."""
+    """How often the server has read from a client, None if it does not count this (before Redis 6)."""
     found = re.search(r"^total_reads_processed:(\d+)", redis_ask(path, "INFO stats") or "", re.M)
     return int(found.group(1)) if found else None
 
@@ -246,12 +246,12 @@ def reads_of_server(path):
 # ---- what is said ----
 
 def version_line():
-    """Of the programs beside dlock."""
+    """Of the programs that dlock is compared with."""
     return versions("flock", "redis-server", "etcd", "consul", "sem")
 
 
 def parse_options(parser):
-    """With what all of them have: what to measure, and where to put what came of it."""
+    """Adds the options that all of them have: what to measure, and where to put the results."""
     add_options(parser, seed=None)
     parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
     options = parser.parse_args()
@@ -261,7 +261,7 @@ def parse_options(parser):
 
 
 def tell(options, head, tables, after=()):
-    """Prints what was measured, and writes it if that is asked for."""
+    """Prints the results, and writes them if requested."""
     print(report_of(head, tables, False, after))
     write_figures(options.json, tables, head, after)
 

@@ -1,4 +1,4 @@
-"""Crowds of waiters for tests/bench/bench_waiting.py: the peers, the processes, and one lock that they all want.
+"""Crowds of waiters for tests/bench/bench_waiting.py: the peers, the processes, and one lock that all of them request.
 
 Nobody is taken to be waiting because some time has gone by. Each peer has a way of telling how many wait, and
 a crowd is released only when that says that all do.
@@ -51,7 +51,7 @@ Peer = namedtuple("Peer", "label argv env ours waiting")
 # ---- how many wait ----
 
 def by_status(look, env):
-    """dlock says so itself."""
+    """dlock reports this itself."""
     def waiting(scene):
         said = subprocess.run(look + ["--status", "--json", scene.name], env=env, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, timeout=HOLD_LIMIT, check=False)
@@ -63,13 +63,13 @@ def by_status(look, env):
 
 
 def by_kernel(scene):
-    """Those whom the kernel has in a queue for an flock of this file."""
+    """The processes that the kernel has in a queue for an flock of this file."""
     with open("/proc/locks", encoding="ascii") as locks:
         return len(re.findall(r"-> FLOCK +\S+ +\S+ +\d+ +[0-9a-f]+:[0-9a-f]+:%d " % scene.inode, locks.read()))
 
 
 def cpu_ns(pid):
-    """What a process has had of the processors, all of its threads, in ns; None when it has ended."""
+    """The processor time of a process with all of its threads, in ns; None if it has ended."""
     try:
         tasks = os.listdir("/proc/%d/task" % pid)
         return sum(int(proc_text(pid, "task/%s/schedstat" % task).split()[0]) for task in tasks)
@@ -78,7 +78,7 @@ def cpu_ns(pid):
 
 
 def by_rest(scene):
-    """Those in the kernel's queue, or else asleep and without a bit of work for a while: a lock that is polled
+    """The processes in the kernel's queue, or otherwise asleep and idle for a while: a lock that is polled
     does not show who wants it."""
     wanted = scene.still_waiting()
     if by_kernel(scene) >= len(wanted):
@@ -94,12 +94,12 @@ def by_rest(scene):
 
 
 def by_arrivals(scene):
-    """Home-made pollers leave a byte when they first find the lock taken."""
+    """Home-made pollers leave a byte when they first find the lock held."""
     return os.path.getsize(scene.arrivals)
 
 
 def by_etcd(url):
-    """etcd has one key for each who holds or waits."""
+    """etcd has one key for each holder and waiter."""
     def waiting(scene):
         def text(name):
             return base64.b64encode(name.encode()).decode()
@@ -116,7 +116,7 @@ def by_etcd(url):
 
 
 def by_consul(url):
-    """Consul has one session for each who holds or waits. Some outlive their owner for a while, but those are
+    """Consul has one session for each holder and waiter. Some outlive their owner for a while, but those are
     older than the holder's."""
     port = int(url.rsplit(":", 1)[1])
 
@@ -184,7 +184,7 @@ def cronlock_peer(work, path):
 # ---- processes ----
 
 class Crowd:
-    """Every process of the peers. Each leads a session of its own, so that its command can be ended with it and no
+    """Every process of the peers. Each leads its own session, so that its command can be ended with it and no
     terminal has a say in it."""
 
     def __init__(self, work):
@@ -201,7 +201,7 @@ class Crowd:
         return pid
 
     def reap(self, pids, limit):
-        """Wait for these: the status of each that has ended by then."""
+        """Waits for these: returns the status of each that has ended by then."""
         ended, left, end = {}, set(pids) & self.running, time.monotonic() + limit
         while left:
             for pid in list(left):
@@ -237,7 +237,7 @@ class Crowd:
 
 
 class Gate:
-    """A FIFO that a command waits at. It can be opened for writing once the command is there, and the command
+    """A FIFO that a command waits at. It can be opened for writing once the command waits there, and the command
     goes on once it is closed again: also when this process is no more."""
 
     def __init__(self, path):
@@ -246,7 +246,7 @@ class Gate:
         os.mkfifo(path, 0o600)
 
     def reached(self, limit):
-        """Whether the command stands at the gate within so many seconds."""
+        """Whether the command waits at the gate within so many seconds."""
         end = time.monotonic() + limit
         while self.fd is None and time.monotonic() < end:
             try:
@@ -256,7 +256,7 @@ class Gate:
         return self.fd is not None
 
     def ident(self):
-        """Who stands at the gate."""
+        """Which command waits at the gate."""
         with open(self.path + ".id", encoding="ascii") as file:
             return int(file.read())
 
@@ -267,7 +267,7 @@ class Gate:
 
 
 class Scene:
-    """One lock, its holder behind a gate, those who wait for it, and the log of what has run."""
+    """One lock, its holder behind a gate, its waiters, and the log of what has run."""
 
     number = 0
 
@@ -297,7 +297,7 @@ class Scene:
             gate.release()
 
     def gate(self, place):
-        """A gate for whoever finds so many records, and the word that tells the command of it."""
+        """A gate for the command that finds so many records, and the word that tells the command about it."""
         made = Gate("%s.gate%d" % (self.base, place))
         self.gates.append(made)
         return made, "gate=%s@%d" % (made.path, place)
@@ -306,7 +306,7 @@ class Scene:
         return self.peer.argv(self) + [self.stamp, self.log, str(ident)] + plan
 
     def hold(self):
-        """Start the holder, number 0, and see it in its command: the gate that it waits at."""
+        """Starts the holder, number 0, and waits until its command is at the gate."""
         gate, word = self.gate(0)
         self.holder = self.crowd.spawn(self.argv(0, [word]), self.peer.env)
         if not gate.reached(HOLD_LIMIT):
@@ -319,14 +319,14 @@ class Scene:
         return pid
 
     def add_loop(self, ident, *plan):
-        """One who comes back for more until the command says that it is over (status 9 of the command)."""
+        """A contender that comes back until the command says that it is over (status 9 of the command)."""
         loop = 'while :; do "$@"; s=$?; [ $s -eq 0 ] || break; done; [ $s -eq 9 ]'
         self.loops = True
         argv = [shutil.which("sh"), "-c", loop, "sh"] + self.argv(ident, list(plan))
         self.waiters.append(self.crowd.spawn(argv, self.peer.env))
 
     def add_many(self, first, count, *plan):
-        """So many at once, but no more of them under way at a time than a server takes in."""
+        """So many at once, but no more of them connecting at a time than a server accepts."""
         for ident in range(first, first + count):
             self.add(ident, *plan)
             if len(self.waiters) % BURST == 0:
@@ -337,7 +337,7 @@ class Scene:
         return [pid for pid in self.waiters if pid not in self.gone]
 
     def program(self, pid):
-        """The process of a waiter that takes the lock: in a loop, what the shell has started, 0 if nothing."""
+        """The process of a waiter that acquires the lock: in a loop, what the shell has started, 0 if nothing."""
         if not self.loops:
             return pid
         for name in filter(str.isdigit, os.listdir("/proc")):
@@ -353,7 +353,7 @@ class Scene:
             time.sleep(LOOK_EVERY)
 
     def await_records(self, count, limit):
-        """Wait until so many have run, and look seldom: this costs them time. False if they have not."""
+        """Waits until so many have run, and checks rarely, because that costs them time. False if they have not."""
         end = time.monotonic() + limit
         while self.count() < count:
             if time.monotonic() > end:
@@ -362,7 +362,7 @@ class Scene:
         return True
 
     def finish(self):
-        """All are to end, and well."""
+        """All must end, and successfully."""
         ended = self.crowd.reap([self.holder] + self.waiters, END_LIMIT)
         bad = [status for status in ended.values() if status != 0]
         if bad or len(ended) <= len(self.waiters):

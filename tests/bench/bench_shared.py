@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what a lock costs that many share or wait for, and how many locks one Redis server carries.
+"""Measures what a lock costs that many share or wait for, and how many locks one Redis server carries.
 
     python3 tests/bench/bench_shared.py [--sizes N,...] [--live N] [--json FILE] [--svg FILE] PATH-TO-DLOCK
 
@@ -44,13 +44,13 @@ PLAIN_RELEASE = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('D
 # ---- running dlock ----
 
 class Dlock:
-    """The program on one store."""
+    """The program with one store."""
 
     def __init__(self, path, work, store):
         self.argv, self.env = [path] + store, base_environment(work)
 
     def run(self, *args, status=0):
-        """CPU of the run in us; BenchError unless it ends with this status."""
+        """The run's CPU time in us; BenchError unless it ends with this status."""
         with open(os.devnull, "r+b") as null:
             process = subprocess.Popen(self.argv + list(args), env=self.env, stdin=null, stdout=null,
                                        stderr=subprocess.PIPE)
@@ -85,7 +85,7 @@ EXCLUSIVE = (("take and release", ["one", "true"], 0),)
 # ---- a store in Redis, filled ----
 
 class Connection:
-    """One that is written to in bulk: replies are read up to that of an ECHO."""
+    """A connection for bulk writes: replies are read up to that of an ECHO."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -96,7 +96,7 @@ class Connection:
         self.socket.sendall(b"".join(map(encoded, commands)) + encoded(["ECHO", "the-end"]))
 
     def await_end(self):
-        """The replies, as they came."""
+        """The replies, unparsed."""
         said = bytearray()
         while not said.endswith(b"the-end\r\n"):
             more = self.socket.recv(1 << 16)
@@ -119,7 +119,7 @@ def encoded(words):
 
 
 class Redis:
-    """A server, and how it is filled with holders and waiters."""
+    """A server, and the means to fill it with holders and waiters."""
 
     def __init__(self, stack, work, dlock):
         self.path, _ = start_redis(stack, work, "redis-shared")
@@ -130,7 +130,7 @@ class Redis:
                 self.dlock.run(*args, status=status)
 
     def sent(self, *args, status=0):
-        """The commands that a run sends, those in scripts left out."""
+        """The commands that a run sends, except those in scripts."""
         monitor = Connection(self.path)
         monitor.socket.sendall(b"MONITOR\r\n")
         monitor.socket.recv(100)
@@ -144,7 +144,7 @@ class Redis:
         return [shlex.split(line) for line in found]
 
     def again(self, commands, word, old, count):
-        """The command with this word, in as many copies, each under an identity of its own."""
+        """Copies of the command with this word, each under its own identity."""
         command = [one for one in commands if one[0] == word and old in " ".join(one)][0]
         return [[part.replace(old, new) for part in command] for new in (str(uuid.uuid4()) for _ in range(count))]
 
@@ -188,7 +188,7 @@ class Redis:
 # ---- a store in files, filled ----
 
 class Files:
-    """A lock directory, and how a lock in it is filled with holders and waiters."""
+    """A lock directory, and the means to fill a lock in it with holders and waiters."""
 
     def __init__(self, work, dlock):
         self.directory, self.holder = os.path.join(work, "shared-locks"), None
@@ -196,7 +196,7 @@ class Files:
         self.dlock.run("first", "true")
 
     def start_holder(self, fill):
-        """A process that has all the locks: in this one, each dlock that is started would have to close them."""
+        """A process that holds all the locks: in this one, each dlock that is started would have to close them."""
         ready, told = os.pipe()
         self.holder = os.fork()
         if self.holder == 0:
@@ -278,7 +278,7 @@ def by_size(store, plan, sizes):
 
 
 def size_table(title, found, alone, sizes):
-    """Of server time or CPU by size; with the calls, if they are known."""
+    """A table of server time or CPU by size; with the calls, if they are known."""
     found = dict(found, **{"exclusive: " + name: [(1, values)] for name, values in alone.items()})
     rows = [[name] + ["%.0f" % values[0] for _, values in points] + [""] * (len(sizes) - len(points))
             for name, points in found.items()]
@@ -289,7 +289,7 @@ def size_table(title, found, alone, sizes):
 
 
 def live_table(redis, sizes):
-    """What the server is called while one joins and leaves a lock that real holders share, less their own checks."""
+    """The server's calls while one joins and leaves a lock that real holders share, without their own checks."""
     rows, holders = [], []
     try:
         for size in sizes:
@@ -323,7 +323,7 @@ def redis_clients(path):
 
 
 def server_times(redis, pair):
-    """The server's time of a take and of a release in µs by SLOWLOG, medians: "cold, hot". Cold is after an idle pause."""
+    """The server's time for an acquire and for a release in µs by SLOWLOG, medians: "cold, hot". Cold is after an idle pause."""
     medians = []
     for pause in (COLD_PAUSE, 0):
         redis.pipe.bulk([["CONFIG", "SET", "slowlog-max-len", "1000"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"],
@@ -339,7 +339,7 @@ def server_times(redis, pair):
 
 
 def throughput_table(redis):
-    """Takes and releases one by one, and as fast as the server carries them: as dlock sends them, and the plain ones."""
+    """Acquires and releases one by one, as fast as the server carries them out: as dlock sends them, and with plain commands."""
     name, old = "carried-00000000", "owner-00000000"
     sent = [one for one in redis.sent("--owner=" + old, name, "true") if one[0] == "EVALSHA"]
     plain = [["SET", name, old, "NX", "PX", "3600000"], ["EVAL", PLAIN_RELEASE, "1", name, old]]

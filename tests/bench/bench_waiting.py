@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what waiting for a lock costs, with dlock and with others, in one run.
+"""Measures what waiting for a lock costs, with dlock and with others, in one run.
 
     python3 tests/bench/bench_waiting.py [--only SECTION,...] [--json FILE] [--svg FILE] PATH-TO-DLOCK
 
@@ -35,7 +35,7 @@ from bench_crowd import (
 from bench_plot import draw
 
 SECTIONS = ("handoff", "calls", "idle", "many", "fairness")
-# Length of the commands in ms: waiters at most, budgets of p50. Those of 60 ms outlast the start of the watch, and are
+# The commands' length in ms: waiters at most, budgets of p50. Those of 60 ms outlast the start of the watch, and are
 # for flock and dlock alone.
 HANDOFF_WORK = {20: (1000, {"file": 1.03, "Redis": 1.35}), 60: (15, {"file": 1.15, "Redis": 1.4})}
 BUDGET_P95 = 1.5
@@ -52,14 +52,14 @@ CALLS_SETTLE = 30.0
 REST_WINDOW = 10.0
 IDLE_WINDOW = 20.0
 CONTENDERS = 20
-# So that all but one of the contenders wait: with commands of no length it is the processors that they wait for.
+# So that all but one of the contenders wait: commands without a length would wait for processors.
 FAIR_MS = 5
 FIRST = 100
 ROUND_LIMIT = 60.0
 GATE_LIMIT = 120.0
 FAIR_LIMIT = 60.0
 
-# What this program asks of the server while it counts.
+# What this program itself asks of the server while it counts.
 OUR_CALLS = {"info", "monitor", "config", "ping"}
 
 Bench = namedtuple("Bench", "options crowd work peers redis other_redis failed results")
@@ -69,7 +69,7 @@ Count = namedtuple("Count", "time calls inside reads what")
 # ---- what all sections use ----
 
 def progress(words):
-    """For who looks on; the tables go to stdout."""
+    """Progress messages; the tables go to stdout."""
     print("bench: " + words, file=sys.stderr, flush=True)
 
 
@@ -79,7 +79,7 @@ def scene_of(bench, peer):
 
 @contextlib.contextmanager
 def excused(bench, peer, section):
-    """Who cannot be run is left out of the section and named at the end; the others go on."""
+    """A peer that cannot be run is left out of the section and named at the end; the others go on."""
     try:
         yield
     except (BenchError, OSError) as error:
@@ -87,7 +87,7 @@ def excused(bench, peer, section):
 
 
 def chosen(bench, *labels):
-    """The peers of these labels, as far as they are here, in the order of all."""
+    """The installed peers with these labels, in the order of all."""
     return [peer for peer in bench.peers if peer.label in labels]
 
 
@@ -112,7 +112,7 @@ def gaps_of(records):
 
 
 def inversions(order):
-    """Share of the pairs that came in another order than they had arrived."""
+    """The share of pairs that were served in another order than they had arrived in."""
     pairs = len(order) * (len(order) - 1) // 2
     wrong = sum(1 for place, one in enumerate(order) for later in order[place + 1:] if later < one)
     return wrong / pairs if pairs else 0.0
@@ -124,14 +124,14 @@ def handoff_crowd(bench, work):
 
 
 def handoff_round(bench, peer, work):
-    """One crowd, started one by one, each known to wait before the next: what has run when all have."""
+    """One crowd, started one by one, each known to wait before the next starts: what has run when all have."""
     waiters = handoff_crowd(bench, work)
     with scene_of(bench, peer) as scene:
         gate = scene.hold()
         for ident in range(1, waiters + 1):
             scene.add(ident, "ms=%d@0" % work)
             scene.await_waiting(ident)
-        time.sleep(QUIET)  # the last question has cost something too
+        time.sleep(QUIET)  # the last check has cost something too
         gate.release()
         if scene.await_records(waiters + 1, ROUND_LIMIT):
             scene.finish()
@@ -139,7 +139,7 @@ def handoff_round(bench, peer, work):
 
 
 def handoff_rounds(bench, peers, work):
-    """Records of each round by peer. The rounds take turns, so that noise falls on all alike."""
+    """The records of each round by peer. The rounds take turns, so that noise affects all alike."""
     rounds = {peer.label: [] for peer in peers}
     for number in range(bench.options.rounds):
         progress("hand-off, commands of %d ms, round %d of %d" % (work, number + 1, bench.options.rounds))
@@ -190,7 +190,7 @@ def handoff(bench):
 # ---- calls for a hand-off ----
 
 class Monitor:
-    """What clients ask of a server, one by one and each by its address, as MONITOR tells it."""
+    """The clients' requests to a server, one by one with their address, as MONITOR shows them."""
 
     def __init__(self, path):
         self.conn = socket.socket(socket.AF_UNIX)
@@ -203,7 +203,7 @@ class Monitor:
         self.conn.close()
 
     def askers(self):
-        """How many commands from outside of scripts came from each address since the beginning, but for ours."""
+        """How many commands outside scripts came from each address since the start, except this program's."""
         mark = os.urandom(8).hex().encode()
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as other:
             other.connect(self.conn.getpeername())
@@ -220,7 +220,7 @@ class Monitor:
 
 
 def address_of(pid):
-    """The address from which a process is connected by TCP on loopback."""
+    """The address of a process's TCP connection on loopback."""
     fds = "/proc/%d/fd" % pid
     inodes = {os.readlink(os.path.join(fds, fd)) for fd in os.listdir(fds)}
     with open("/proc/net/tcp", encoding="ascii") as table:
@@ -232,7 +232,7 @@ def address_of(pid):
 
 
 def resting(path, name):
-    """The addresses of those who wait still, all but that of the present holder."""
+    """The addresses of those that still wait: all but the present holder's."""
     listed = redis_ask(path, "CLIENT LIST") or ""
     holder = int(re.search(r"^pid (\d+)$", redis_ask(path, "HGET {dlock:%s}:meta record" % name), re.M).group(1))
     return set(re.findall(r"addr=(\S+)", listed)) - {address_of(holder)}
@@ -247,20 +247,20 @@ def count_calls(path):
 
 
 def between(old, new, nothing):
-    """What was asked between two counts; the questions that count are read by the server too."""
+    """The requests between two counts; the server reads the requests that count, too."""
     made = {name: count - old.what.get(name, 0) for name, count in new.what.items() if count > old.what.get(name, 0)}
     reads = None if old.reads is None else new.reads - old.reads - nothing
     return Count(new.time - old.time, new.calls - old.calls, new.inside - old.inside, reads, made)
 
 
 def cost_of_count(path):
-    """How many reads of the server one count makes by itself."""
+    """How many reads of the server one count causes by itself."""
     first, second = count_calls(path), count_calls(path)
     return 0 if first.reads is None else second.reads - first.reads
 
 
 def window(path, nothing, action):
-    """What is asked of the server while the action goes on."""
+    """The requests to the server while the action runs."""
     old = count_calls(path)
     action()
     return between(old, count_calls(path), nothing)
@@ -271,11 +271,11 @@ def pass_on(scene, released, reached):
     released.release()
     if not reached.reached(GATE_LIMIT):
         scene.fail("%d hand-offs took more than %d s" % (HANDOFFS, GATE_LIMIT))
-    time.sleep(QUIET)  # who has been before the gate has something to ask of the server at its end
+    time.sleep(QUIET)  # a waiter that was at the gate before sends requests at its end
 
 
 def calls_scene(bench, peer, waiters):
-    """Windows of a crowd that stays so large: at rest, hand-offs of commands of 0 ms, and of WORK_MS."""
+    """Windows of a crowd whose size stays the same: at rest, hand-offs of commands of 0 ms, and of WORK_MS."""
     path, _ = bench.redis
     with scene_of(bench, peer) as scene:
         first = scene.hold()
@@ -331,7 +331,7 @@ def calls(bench):
 # ---- idle waiters ----
 
 def idle_scenes(bench, stack, peers):
-    """A crowd of waiters for each of the peers, all at once: they have nothing to do."""
+    """A crowd of idle waiters for each of the peers, all at once."""
     scenes = []
     for peer in peers:
         with excused(bench, peer, "idle"):
@@ -350,7 +350,7 @@ def server_of(bench, peer):
 
 
 def idle_line(bench, scene, seconds, used, asked):
-    """One line: what a waiter has had of the processors and asked of its server."""
+    """One line: the processor time and the requests of a waiter."""
     count = len(scene.waiters)
     cells = [scene.peer.label, "%d" % count, "%.2f" % (sum(used) / 1e6 / count * 60 / seconds)]
     if asked is None:
@@ -389,7 +389,7 @@ def idle(bench):
 # ---- many ----
 
 def room_for(bench):
-    """How many waiters this machine has room for, at most as many as asked for."""
+    """How many waiters this machine has room for, at most as many as requested."""
     rooms = [bench.options.many]
     if os.geteuid() != 0:
         rooms.append(resource.getrlimit(resource.RLIMIT_NPROC)[0])
@@ -410,7 +410,7 @@ def room_for(bench):
 
 
 def memory_of(pids):
-    """Resident now, at its peak on average and at most, proportional and private, in kB, of a process each."""
+    """Memory now, average and largest peak, proportional and private, in kB, of one process."""
     def mean(file, *fields):
         return statistics.mean(sum(proc_field(pid, file, field) or 0 for field in fields) for pid in pids)
     peaks = [proc_field(pid, "status", "VmHWM") or 0 for pid in pids]
@@ -424,7 +424,7 @@ def memory_of_server(path):
 
 
 def many_scene(bench, peer, waiters):
-    """Memory of so many, ms to the 1st and the FIRST-th of them; then all of them dead and one alive behind them."""
+    """Memory of so many, ms to the 1st and the FIRST-th of them; then all of them dead and a live one behind them."""
     path = server_of(bench, peer)
     server = memory_of_server(path) if path else 0
     with scene_of(bench, peer) as scene:
@@ -444,7 +444,7 @@ def many_scene(bench, peer, waiters):
 
 
 def behind_the_dead(scene, waiters, gate, last, plan):
-    """ms from a release to the start of the one who lives, with so many before it who were killed."""
+    """ms from a release to the start of the live waiter, with so many killed ones before it."""
     done = {ident for ident, _, _ in scene.records()} | {gate.ident()}
     scene.gone.update(pid for ident, pid in enumerate(scene.waiters, 1) if ident in done)
     scene.add_many(len(scene.waiters) + 1, waiters - len(scene.still_waiting()), *plan)
@@ -497,7 +497,7 @@ def many(bench):
 # ---- fairness ----
 
 def fair_scene(bench, peer):
-    """Takes by contender, and whether all were made in time. All wait before the first of them is let in."""
+    """Runs by contender, and whether all were made in time. All wait before the first of them may start."""
     takes = bench.options.takes
     with scene_of(bench, peer) as scene:
         gate = scene.hold()
@@ -541,7 +541,7 @@ RUN = {"handoff": handoff, "calls": calls, "idle": idle, "many": many, "fairness
 # ---- what is said ----
 
 def absent_programs():
-    """One line about what is not here and so not in the tables."""
+    """One line about what is not installed and therefore not in the tables."""
     needed = (("flock", "flock"), ("redis-server", "all rows of Redis"), ("redis-cli", "cron-style polling"),
               ("etcd", "etcdctl lock"), ("etcdctl", "etcdctl lock"), ("consul", "consul lock"))
     gone = ["%s (for %s)" % pair for pair in needed if shutil.which(pair[0]) is None]
@@ -549,7 +549,7 @@ def absent_programs():
 
 
 def all_peers(options, stack, work):
-    """Every peer that is installed, the reference first. Starts their servers; Redis for dlock has one to itself."""
+    """Every installed peer, the reference first. Starts their servers; Redis for dlock has its own."""
     redis = other = None
     peers = [flock_peer(work)] + dlock_file_peers(work, options.dlock)
     if shutil.which("redis-server"):
@@ -577,7 +577,7 @@ def summary(results):
 
 
 def measure(options, stack):
-    """The tables of the sections asked for, and what the plot is made of."""
+    """The tables of the requested sections, and the data of the plot."""
     load = os.getloadavg()[0]
     work = tempfile.mkdtemp(prefix="dlock-wait-")
     stack.callback(shutil.rmtree, work, ignore_errors=True)
@@ -585,7 +585,7 @@ def measure(options, stack):
     peers, redis, other = all_peers(options, stack, work)
     crowd = Crowd(work)
     stack.callback(crowd.stop)
-    # What is done last here is done first at the end: nothing is to disturb it.
+    # What is done last here is done first at the end: nothing must disturb it.
     stack.callback(ignore_signals)
     bench = Bench(options, crowd, work, peers, redis, other, {}, {})
     before, tables = processor_ticks(), []
@@ -604,7 +604,7 @@ def ignore_signals():
 
 
 def report(options, head, tables, bench):
-    """Print what was found, draw it, and name who could not be run."""
+    """Prints what was found, draws it, and names what could not be run."""
     tell(options, head, tables, ["Not measured: %s, %s." % failed for failed in bench.failed])
     if options.svg and (bench.results.get("handoff") or bench.results.get("calls")):
         with open(options.svg, "w", encoding="utf-8") as file:

@@ -18,7 +18,7 @@ WAIT = ("both/waiting:file", "both/exclusion:file", "both/looking:file", "both/a
         "redis/waiting", "both/signals:file", "redis/faults")
 SCRIPTS = "src/store/redis/scripts/"
 
-# What is to be tried before the rest.
+# What is tried before the rest.
 AREAS = {
     "src/lock/lease.c": ("unit/test_lease", "both/lease_end:redis", "both/lease_end:file", "both/nesting:file", "both/acquire:file"),
     "src/lock/fields.c": ("unit/test_fields", "unit/test_record", "both/runs:file", "both/looking:redis"),

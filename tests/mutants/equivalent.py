@@ -1,4 +1,4 @@
-"""Mistakes that change nothing anybody could see, as `make mutants` has drawn them, and why. They are not judged.
+"""Mutations that change nothing visible, as `make mutants` has drawn them, and why. They are not judged.
 
 file: the line with the mistake, or "FUNCTION: STATEMENT -> ;" for a statement that is left out: why
 """
@@ -39,5 +39,5 @@ def line_of(mutant):
 
 
 def why_equivalent(mutant):
-    """Why the mistake changes nothing; None: it is to be judged."""
+    """Why the mutation changes nothing; None: it must be judged."""
     return EQUIVALENT.get(mutant.file, {}).get(line_of(mutant))

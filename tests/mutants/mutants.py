@@ -35,9 +35,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from figures import CANNOT_RUN, Table, add_options, report_of, write_figures
 
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] + ["--user", "--map-root-user"] * (os.geteuid() != 0)
-# A suite that takes longer hangs.
+# A suite that takes longer than this hangs.
 HANG_SECONDS = 240
-# Of one function, so that the largest do not have it all.
+# Most mutants of one function, so that large ones do not get all of them.
 FUNCTION_MOST = 4
 SCRIPT_MOST = 25
 
@@ -54,7 +54,7 @@ def say(*words):
 
 
 def draw(root, seed, only, every):
-    """The mutants in the order of the seed: every one, or as many of a function as there may be."""
+    """The mutants in the order of the seed: all of them, or as many of a function as permitted."""
     found = [mutant for path in sorted(areas.AREAS) if any(part in path for part in only)
              for mutant in mutate.mutants_of(path, (root / path).read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(found)
@@ -68,7 +68,7 @@ def draw(root, seed, only, every):
 
 
 class Tree:
-    """A copy of the tree: one mutant at a time."""
+    """A copy of the tree, for one mutant at a time."""
 
     def __init__(self, root, folder):
         self.root, self.tmp = folder / "t", folder / "tmp"
@@ -93,7 +93,7 @@ class Tree:
         """How each test ended: (name, PASSED, FAILED or SKIPPED); a last one with the name None: whether all ended in time."""
         environment = dict(os.environ, DLOCK=str(self.root / "src/dlock"), HELPERS=str(self.root / "tests/helpers"),
                            TMPDIR=str(self.tmp), LC_ALL="C.UTF-8", BACKEND=backend, CMOCKA_MESSAGE_OUTPUT="TAP")
-        # A session of its own, too: what is sent to a process group reaches members of it outside the namespace.
+        # It has its own session, too: a signal to a process group reaches members outside the namespace.
         with subprocess.Popen(NAMESPACE + command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
             self.running.add(process)
@@ -144,7 +144,7 @@ class Mutants:
                 process.kill()
 
     def fails_anyway(self, name, test):
-        """Whether it fails without any mistake, too."""
+        """Whether it also fails without any mutation."""
         with self.controls:
             if (name, test) not in self.sound:
                 self.sound[name, test] = dict(self.control.test(name, 1, HANG_SECONDS, test)).get(test) == PASSED
@@ -168,7 +168,7 @@ class Mutants:
         why = isinstance(mutant, Mutant) and why_equivalent(mutant)
         if why:
             return "equal", why
-        tree.make(mutant.target)  # of what the last one has left
+        tree.make(mutant.target)  # what the last one has left
         before = tree.digest(mutant.target)
         mutant.plant(tree.root)
         if not tree.make(mutant.target):
@@ -190,13 +190,13 @@ class Mutants:
         return "SURVIVED" if ran else "skipped", ""
 
     def tests_of(self, mutant):
-        """Suites, and the one test of each that is run; None: all of them."""
+        """Suites, and the one test of each to run; None: all of them."""
         if isinstance(mutant, Planted):
             return mutant.tests
         return [(name, None) for name in self.options.tests or areas.tests_of(mutant.file)[:self.options.first]]
 
     def killed_by(self, tree, name, alone):
-        """The test of the suite that fails, or None, and whether any has passed."""
+        """The failing test of the suite, or None, and whether any test has passed."""
         ran = False
         for test, result in tree.test(name, self.options.bats_jobs, HANG_SECONDS, alone):
             if result != FAILED:

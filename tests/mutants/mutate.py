@@ -1,4 +1,4 @@
-"""Finds what may be changed in a source of C or Lua: one small mistake on one line each.
+"""Finds what can be changed in a source of C or Lua: one small mistake on one line each.
 
 Only code within functions is changed: no declarations, and nothing that only makes a message.
 """
@@ -25,7 +25,7 @@ class Mutant(NamedTuple):
 
     @property
     def target(self):
-        """What is built of it, for the tests of the rows or of units even without dlock."""
+        """What is built from it, for tests of rows or units that do not need dlock."""
         return "src/store/redis/scripts/embedded.h" if self.file.endswith(".lua") else self.file[:-1] + "o"
 
     def plant(self, root):
@@ -72,7 +72,7 @@ def is_balanced(text):
 
 
 def functions_of_c(lines):
-    """The function that each line is in, or None; a definition ends its parameters before the "{" of a line of its own."""
+    """The function of each line, or None; a definition ends its parameters before the "{" on a line of its own."""
     named = inside = None
     for line in lines:
         if re.match(r"[a-z]", line):
@@ -96,7 +96,7 @@ def functions_of_lua(lines):
 
 
 def statement(lines, number):
-    """The lines up to this one that belong to the same statement, and what follows of it."""
+    """The lines up to this one that belong to the same statement, and the rest of it."""
     first = last = number
     while first > 0 and not re.search(r"[;{}:]\s*$", lines[first - 1]):
         first -= 1

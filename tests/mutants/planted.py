@@ -32,7 +32,7 @@ class Planted(NamedTuple):
         return [file for file, _ in self.changes]
 
     def plant(self, root, dry=False):
-        """ValueError: what it changes is not there, or there twice. A dry one changes nothing."""
+        """ValueError: what it changes does not exist, or exists twice. A dry run changes nothing."""
         for file, hunks in self.changes:
             text = (root / file).read_text(encoding="utf-8")
             for hunk in hunks:

@@ -29,7 +29,7 @@ from stages import MODULES, Missing, make
 
 
 def be_on_time():
-    """What is done to a process comes when it is meant to, also on a busy machine. Not for those whom it starts."""
+    """Actions on a process come on time even on a busy machine. This does not apply to processes that it starts."""
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, 0, -10)
@@ -40,7 +40,7 @@ def on_terminate(_number, _frame):
 
 
 def make_stages(options, work, stack):
-    """Those that can be had; says why the others cannot."""
+    """The available stages; prints why the others are not."""
     stages = []
     for name in options.stage.split(","):
         try:

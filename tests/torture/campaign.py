@@ -1,4 +1,4 @@
-"""Runs dlocks by hundreds on one or more stages, in one thread, so that no pid is signalled once it is reaped.
+"""Runs hundreds of dlocks on one or more stages, in one thread, so that no signal goes to the pid of a reaped process.
 
 What happens when is drawn from the seed; how the processes race each other is up to the machine.
 """
@@ -24,11 +24,11 @@ from surroundings import Surroundings
 
 DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
 TICK = 0.02
-# So long takes go on when all faults are over, so that what the stores then know can be judged.
+# Long runs go on for this long after all faults, so that what the stores then know can be judged.
 CALM = 1.0
-# From here on it counts that the machine wakes somebody late (as in tests/helpers/stress_worker.c).
+# A wake-up that is late by this much counts (as in tests/helpers/stress_worker.c).
 LATE = 0.003
-# How long an end may have been overlooked here, before that is noted.
+# How long this program may overlook the end of a run before that is noted.
 SLOW_TURN = 0.1
 OUTAGE = "3s"
 
@@ -38,7 +38,7 @@ def now():
 
 
 def history_row(row, ahead):
-    """A row of --history as BEGAN:LENGTH:OUTCOME:STATUS, with the start by our clock, which has whole seconds."""
+    """A row of --history as BEGAN:LENGTH:OUTCOME:STATUS, with the start by this program's clock, in whole seconds."""
     began = datetime.datetime.fromisoformat(row["began_at"].replace("Z", "+00:00")).timestamp() - ahead
     length = -1 if row["duration"] is None else row["duration"]
     number = row["status"] if row["status"] is not None else row["signal"]
@@ -68,16 +68,16 @@ class Campaign:
         self.env.update(HOME=work, DLOCK_RETRY_FOR=OUTAGE)
         self.surroundings = Surroundings(work, options.helpers)
         stack.callback(self.surroundings.close)
-        # The servers of stages, which are not ours to reap.
+        # The servers of stages, which this thread must not reap.
         self.not_ours = set(children())
         self.rng = random.Random("%s/starts" % options.seed)
         self.events, self.order = [], 0
-        # By number: those that have not ended, and those of whom the log has no start yet.
+        # By number: runs that have not ended, and runs for which the log has no start yet.
         self.live, self.told = {}, {}
         self.by_pid, self.leftovers = {}, []
-        # By pid: what is called with the status of a dlock that is no run.
+        # By pid: what to call with the status of a dlock that is no run.
         self.errands = {}
-        self.quiet = {}  # (stage, lock): until then nobody else comes to it
+        self.quiet = {}  # (stage, lock): until then nobody else requests this lock
         self.number, self.calm, self.ending, self.reaped = 0, False, False, now()
         self.takes = {stage.name: 0 for stage in stages}
         self.deeds = Deeds(self)
@@ -137,13 +137,13 @@ class Campaign:
         self.plan_deed(live, "spawn", now())
 
     def plan_deed(self, live, since, at):
-        """What is done to a run so long after `since`, unless it is done already."""
+        """Plans an action on a run, for a time after `since`, unless the action is already done."""
         deed = live.plan.deed
         if deed.since == since and deed.what not in AROUND | {"nothing"}:
             self.at(at + deed.after, self.deeds.do, live)
 
     def errand(self, argv, done, stdin=None):
-        """Runs a program beside; `done` is called with its status, `stdin` a descriptor that it has as its input."""
+        """Runs another program; `done` is called with its status, and `stdin` is the descriptor of its input."""
         if not self.ending:
             streams = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
             if stdin is not None:
@@ -157,9 +157,9 @@ class Campaign:
         return os.path.join(self.work, "err", number)
 
     def reap(self):
-        """Of all that has ended; orphans of killed dlocks come to us too, the servers of the stages are theirs."""
+        """Reaps everything that has ended; orphans of killed dlocks become children too, but the stages reap their servers."""
         for pid in children():
-            if pid in self.not_ours and pid not in self.by_pid and pid not in self.errands:  # a server that was killed leaves its pid to others
+            if pid in self.not_ours and pid not in self.by_pid and pid not in self.errands:  # the pid was a server's
                 continue
             with contextlib.suppress(ChildProcessError):
                 gone, status = os.waitpid(pid, os.WNOHANG)
@@ -177,23 +177,23 @@ class Campaign:
         self.log("exit", run=live.number, status=os.waitstatus_to_exitcode(status), dlock=live.pid, said=said)
         self.leftovers.append(live)
         rng = live.contender.rng
-        # In a convoy they come apart, so that it is known who was first.
+        # In a convoy they arrive apart from each other, so that it is known who was first.
         pause = rng.uniform(0, 1.2) if live.contender.kind == "convoy" else \
             rng.uniform(0, 0.4) if live.contender.kind == "daily" else rng.choice((0, 0, 0.01, 0.1))
-        # One that finds the lock held must not come again at once for ever.
+        # A run that finds the lock held must not come back at once again and again.
         self.at(now() + (pause if live.command is not None else pause + 0.03), self.spawn, live.contender)
 
     def tidy(self):
-        """Notes when the last process of a run was seen alive, once all are gone."""
+        """Notes when the last process of a run was seen alive, once all have ended."""
         still = []
         for live in self.leftovers:
             path = os.path.join(self.alive_dir(live.contender.stage, live.contender.lock), live.number)
             try:
                 with open(path, "rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: workers ask so too
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: workers use this check too
                     beat = file.read(8)
             except FileNotFoundError:
-                continue  # never started
+                continue  # it never started
             except BlockingIOError:
                 still.append(live)
                 continue
@@ -202,7 +202,7 @@ class Campaign:
         self.leftovers = still
 
     def follow(self):
-        """Reads in the log which commands have started, and when."""
+        """Reads from the log which commands have started, and when."""
         data = self.unread + os.pread(self.log_fd, 1 << 20, self.read_to)
         self.read_to += len(data) - len(self.unread)
         lines = data.split(b"\n")
@@ -233,7 +233,7 @@ class Campaign:
         self.reaped = now()
         self.follow()
         self.tidy()
-        due = now()  # what comes up meanwhile waits for the next turn: whoever has ended is to be seen soon
+        due = now()  # new events wait for the next turn, because runs that have ended must be noticed soon
         while self.events and self.events[0][0] <= due:
             _, _, action, arguments = heapq.heappop(self.events)
             action(*arguments)
@@ -283,7 +283,7 @@ class Campaign:
             self.until(now() + SURVIVOR_LIMIT, lambda: not self.live)
 
     def look_at_memory(self, stage, lock):
-        """What the lock says of its runs, once nobody holds it: of one that was killed it is known when its lease is over."""
+        """What the lock remembers of its runs, once nobody holds it: a killed run is known when its lease has ended."""
         argv = [self.newest] + stage.looking() + ["--quiet"]
         subprocess.call(argv + ["--wait-until-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
         said, past = (subprocess.run(argv + [what, "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
@@ -302,7 +302,7 @@ class Campaign:
         for stage in self.stages:
             for i in range(self.options.locks):
                 self.look_at_memory(stage, "lock%d" % i)
-            # Of a killed holder the lock is left until its lease ends, and its file until the next one takes it over.
+            # A killed holder's lock stays until its lease ends, and its file until the next holder replaces it.
             for i in range(self.options.locks):
                 argv = [self.newest] + stage.arguments() + ["-w", "6"]
                 for name in ["lock%d" % i] + ["lock%d-planted" % i] * self.options.plant:
@@ -317,13 +317,13 @@ class Campaign:
                 self.log("stuck", backend=stage.name, said=repr(error))
         for live in self.leftovers:
             self.log("left", backend=live.contender.stage.name, what="process_of_run_" + live.number)
-        end = now() + 2  # guards of --attach are just ending
+        end = now() + 2  # guards of --attach are about to end
         self.until(end, lambda: not set(children()) - self.not_ours)
         for pid in set(children()) - self.not_ours:
             self.log("left", backend=self.stages[0].name, what="process_%d:%s" % (pid, command_of(pid)))
 
     def stop_all(self):
-        """Ends what an error left running: our children, and theirs, which then come to us."""
+        """Ends what an error left running: child processes, and theirs, which then become children of this process."""
         end = now() + 5
         while now() < end and (pids := set(children()) - self.not_ours):
             for pid in pids:
@@ -333,7 +333,7 @@ class Campaign:
 
 
 def where_is(pid):
-    """Where each thread of a process waits in the kernel, for whoever looks into why it hangs."""
+    """Where each thread of a process waits in the kernel, to find out why it hangs."""
     told = []
     for task in sorted(glob.glob("/proc/%d/task/*" % pid)):
         for name in ("wchan", "syscall", "stack"):
@@ -343,7 +343,7 @@ def where_is(pid):
 
 
 def keep(path):
-    """Puts the log where it outlives us; returns where."""
+    """Puts the log where it outlives this program; returns the path."""
     kept = os.path.join(os.environ.get("TMPDIR", "/tmp"), "dlock-torture-%d.log" % os.getpid())
     shutil.copyfile(path, kept)
     return kept

@@ -1,4 +1,4 @@
-"""The judge: finds in a history what was not as promised.
+"""The judge: finds what was not as promised in a history.
 
 Two runs of one lock whose commands were alive at once are a pair. A pair is as it should be (both share the lock, or
 have a slot each), excused (by design: a frozen dlock can stop nobody; a server that forgets), put down to a late
@@ -18,21 +18,21 @@ from history import History
 from lateness import Lateness
 
 CHECK_INTERVAL = 1.0  # of dlock: src/run/watch.c
-# How late a process may be because the machine is busy, in seconds, where that is not the subject.
+# How late a process may be because of a busy machine, in seconds, where lateness itself is not judged.
 SLACK = 0.3
-# An overlap of commands that begins no sooner than this before the end of a lease is put down to the machine, where
-# somebody was woken late at that time.
+# An overlap that begins no sooner than this before the end of a lease is attributed to the machine, if
+# some process was woken late at that time.
 LATE_NEAR = 0.05
-# A take fails if the machine stalls like that: it is several round trips, for a quorum some to each server, and on a
-# network of hosts each of them waits for four processes.
+# A request fails if the machine stalls this long: it makes several round trips, for a quorum several to each server, and
+# in a network of hosts each of them waits for four processes.
 STALL = 0.05
-# How near to the end of a run its campaign may have looked away.
+# How close to the end of a run the campaign may have looked away.
 LOOK_AROUND = 0.5
-# How long two commands may be there at once under a lease too short to be held exactly, or on a machine that is late.
+# How long two commands may overlap under a lease too short to be exact, or on a late machine.
 SHORT_OVERLAP_MOST = 0.1
-# Whoever has mapped a table of fences that is gone counts on in it for as long as it lives.
+# A process that has mapped a lost table of fences continues to count in it for as long as it lives.
 FORGOTTEN_TABLE = 5.0
-# Reconnecting to a server that is back, and looking at the key.
+# Reconnecting to a server that is back, and checking the key.
 RECONNECT = 1.5
 
 
@@ -60,7 +60,7 @@ class Checker:
                                run.status, text, " [%s]" % run.said if run.said else "")))
 
     def slack(self, begin, end=None):
-        """How late a process may be because of the machine, from begin to end."""
+        """How late a process may be because of the machine, between begin and end."""
         return SLACK + 2 * self.late.near(begin, end)
 
     def judge(self):
@@ -94,12 +94,12 @@ class Checker:
     # -- who was there at once --
 
     def pairs_of(self, started):
-        """Those (first, second) that were alive at once and must not have been."""
+        """Those pairs (first, second) that were alive at once and must not have been."""
         known = {id(run) for run in started}
         pairs = {}
         for first, second in self.history.found:
             if id(first) in known and id(second) in known:
-                # Both looked, or the later one was quicker.
+                # Both checked, or the later one was quicker.
                 pair = (first, second) if first.start <= second.start else (second, first)
                 pairs[id(pair[0]), id(pair[1])] = pair
         living = []
@@ -130,7 +130,7 @@ class Checker:
             alive.append(run)
 
     def judge_pair(self, first, second):
-        """`first` was there when `second` started."""
+        """`first` was running when `second` started."""
         last = min(first.until, second.until)  # both are known to be alive at this time
         reason = self.excuse(first, second, last)
         if reason is not None:
@@ -147,7 +147,7 @@ class Checker:
                              1000 * (second.start - first.last_deadline)))
 
     def machine_was_late(self, first, second, last):
-        """Whether this is at the end of the lease, others were woken late at that time as well, and it was soon over."""
+        """Whether this is at the end of the lease, others were woken late at that time as well, and it was over quickly."""
         if self.started_late(second, first, last):
             return True
         deadline = self.deadline_known(first, second)
@@ -156,50 +156,50 @@ class Checker:
             last - first.last_deadline <= SHORT_OVERLAP_MOST + 2 * late
 
     def fences_are_times(self, first, second):
-        """Whether the time between two takes is that between their fences."""
+        """Whether the time between two locks matches the difference of their fences."""
         return first.backend != "file" and not any(
             window.backend == first.backend and window.sets_clock and window.touches(first.spawned, second.start)
             for window in self.history.windows)
 
     def deadline_known(self, first, second):
-        """When the lease of the first was over, as closely as that is known."""
+        """When the lease of the first ended, as exactly as that is known."""
         deadline = first.last_deadline
-        # Fences of Redis are times: so long was it between the takes.
+        # Fences in Redis are times: their difference is the time between the two locks.
         if first.fence and second.fence > first.fence and not first.extended and self.fences_are_times(first, second):
             deadline = min(deadline, second.start - (second.fence - first.fence) / 1e6 + first.ttl - first.drift)
-        # A script may begin late after its take; but dlock has said that the lease was at its end.
+        # A script may start long after its lock was acquired; but dlock has reported that the lease was ending.
         if first.how == "attach" and "the lease of" in first.said:
             deadline = min(deadline, first.spawned + first.ttl - first.drift)
         return deadline
 
     def started_late(self, run, other, last):
-        """Whether the fences, which are times, show that the lease of `run` was over when the other took the lock.
+        """Whether the fences, which are times, show that the lease of `run` had ended when the other acquired the lock.
 
         Its command was just starting then, on a machine that had kept it back for all of its lease, and was killed."""
         return run.status == 124 and run.fence and other.fence - run.fence >= 1e6 * (run.ttl - run.drift) and \
             last - run.start <= SHORT_OVERLAP_MOST and self.fences_are_times(run, other)
 
     def machine_stalled(self, run):
-        """Whether the machine kept somebody waiting for long while this run was there."""
+        """Whether the machine delayed some process for long during this run."""
         stalled = self.late.near(run.spawned, run.exit) >= STALL or any(
             stamp - took - LOOK_AROUND <= run.exit <= stamp + LOOK_AROUND for stamp, took in self.history.slow_turns)
         self.counts[run.backend]["machine stalled"] += stalled
         return stalled
 
     def excuse(self, first, second, last):
-        """Why two were there at once although all is as promised, or None.
+        """Why two overlap although every promise is kept, or None.
 
         What is to explain it has begun before the second one started: each is logged before it is done."""
         begin = second.start
-        # What a command that has ended in time leaves behind is nobody's any more.
+        # Processes left behind by a command that ended in time are no longer under the lock.
         if first.leaves_daemon and not first.tree and first.left_by is not None and begin >= first.left_by and \
                 not (first.is_guarded and last > first.killed + self.slack(first.killed)):
             return "a daemon that its command left behind"
-        # The kernel releases a file lock before it tells the children of a killed process.
+        # The kernel releases a file lock before it notifies the children of a killed process.
         if first.backend == "file" and first.killed is not None and \
                 first.killed <= begin and last <= first.killed + self.slack(first.killed):
             return "killed dlock, its command just dying"
-        # A frozen dlock can stop nobody, and the Redis does not wait for it.
+        # A frozen dlock cannot stop anything, and Redis does not wait for it.
         if first.backend != "file":
             if self.frozen_beyond_lease(first, begin, last):
                 return "frozen dlock"
@@ -208,13 +208,13 @@ class Checker:
         return self.excuse_of_loss(first, second, last)
 
     def frozen_beyond_lease(self, run, begin, last):
-        """Whether the lease of run was over when another one began, and run was frozen at the time of its end."""
+        """Whether the lease of run had ended when another started, and run was frozen at that end."""
         return begin >= run.earliest_take + run.ttl - run.drift and any(
             freeze.begin <= last <= freeze.end + self.slack(freeze.end) and
             freeze.end >= run.start + run.ttl - run.grace - self.slack(freeze.end) for freeze in run.freezes)
 
     def excuse_of_loss(self, first, second, last):
-        """Of a lock that was taken away dlock learns a bit later; of one that --acquire left, never."""
+        """dlock learns a little later that its lock was removed; if the lock is left from --acquire, it never does."""
         for run in (first, second):
             notice = CHECK_INTERVAL if run.backend != "file" else 0
             losses = [(removal.before, removal.after + notice, "lock taken away")
@@ -233,12 +233,12 @@ class Checker:
     # -- fences --
 
     def judge_fences(self, started, at_once):
-        """One that took the lock when another had it no more has the higher fence."""
+        """A run that acquires the lock after another has lost it has the higher fence."""
         fenced = [run for run in started if run.fence and run.name == run.lock]
         all_of_them = HighestFence(fenced)
         exclusive = HighestFence([run for run in fenced if run.mode == "exclusive"])
         for run in fenced:
-            # A short command of one who shares the lock may be over before another that took it sooner has started.
+            # A short command of a sharer may be over before another that acquired the lock earlier has started.
             ended = [all_of_them.before(run.start if run.mode == "exclusive" else run.spawned), exclusive.before(run.start)]
             for before in ended:
                 if before is not None and run.fence <= before.fence and not self.fence_excused(before, run):
@@ -247,18 +247,18 @@ class Checker:
                     break
         for before, run in zip(started, started[1:]):
             if not (before.disturbed or run.freezes or before.leaves_daemon or before in at_once or run in at_once):
-                # A request that a server holds up may have been sent when the one before was still there.
+                # A request that a server delays may have been sent while the one before was still running.
                 if "exclusive" in (before.mode, run.mode) and not self.was_held_up(run):
                     run.earliest_take = max(run.earliest_take, before.until - self.slack(before.until))
             if before.status == 124 or before.killed is not None:
                 self.counts[run.backend]["hand-overs after a lease's end"] += 1
 
     def was_held_up(self, run):
-        """Whether a fault was on while it asked for the lock."""
+        """Whether a fault was active while the run requested the lock."""
         return any(window.backend == run.backend and window.touches(run.spawned, run.start) for window in self.history.windows)
 
     def fence_excused(self, before, run):
-        """The later one took the lock first and was held up, or the store has forgotten more than is promised."""
+        """The later one acquired the lock first and was delayed, or the store has forgotten more than is promised."""
         if run.frozen_during(run.spawned, run.start) or \
                 any(removal.before <= run.start for removal in run.removals + run.shared_removals) or \
                 any(window.touches(run.spawned, run.start) for window in run.lost_to):
@@ -266,13 +266,13 @@ class Checker:
         windows = [window for window in self.history.windows if window.backend == run.backend]
         if any(not window.keeps_fences and window.touches(before.start, run.start) for window in windows):
             return True
-        # An emptied store and a clock that steps back, both at once. (Locks may share a place in a table of fences.)
+        # An emptied store and a clock that steps back, both together. (Locks may share a place in a table of fences.)
         return run.backend in self.clocks_set and any(
             window.forgets and window.touches(before.start - FORGOTTEN_TABLE, run.start) for window in windows)
 
 
 class HighestFence:
-    """Of those whose commands had ended by some time, the one with the highest fence."""
+    """Of those whose commands had ended by this time, the one with the highest fence."""
 
     def __init__(self, runs):
         self.times, self.highest = [], []
@@ -287,7 +287,7 @@ class HighestFence:
 
 
 def check(path, strict_ttl, figures=None):
-    """Judges the log and tells. Returns whether all was as promised."""
+    """Judges the log and reports. Returns whether everything was as promised."""
     checker = Checker(strict_ttl)
     checker.read(path)
     checker.judge()

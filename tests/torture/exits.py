@@ -1,4 +1,4 @@
-"""The judge of exit statuses: whether each is true to what happened."""
+"""The judge of exit statuses: whether each one is true."""
 
 import signal
 
@@ -6,20 +6,20 @@ import memory
 import pauses
 from surroundings import NEEDED
 
-# A command that is still there so long after its lease, with a dlock that was not frozen, was not stopped.
+# A command that still runs this long after its lease, under a dlock that was not frozen, was not stopped.
 OVERRUN_MOST = 1.0
-# A later try finds the take of which a fault held the answer up, and counts what is left of it from before it asked.
+# A later try finds the lock whose grant a fault has delayed, and counts its rest from before the request.
 LATER_TRY = 0.05
 CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
-# The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
-# programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
+# The system refused, or a file cannot be created: what a dlock with low limits may report, and what the loader
+# or a shell reports if the program cannot even start; 78: no room for the TLS library.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
-# Why a server that is there may be said to be away where the machine stalls.
+# Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("did not answer in time", "the connection timed out", "the TLS handshake was not answered in time",
             "its lease ended before the answer arrived")
-# How long -n waits for the guard of a holder of its host that has ended (run/acquisition.c).
+# How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
-# Beside --retry-for: connecting, the queue, and the machine.
+# In addition to --retry-for: connecting, the queue, and the machine.
 AROUND_A_FAULT = 3.0
 
 
@@ -81,7 +81,7 @@ def exit_problem(checker, run):
     ended = run.end if run.end is not None else run.died
     if ended > run.last_deadline + (checker.slack(ended) if run.extended else 0):
         return "the command ended %.3f s after its lease, but this is not 124" % (ended - run.last_deadline)
-    # If the server cannot be asked any more nobody knows, and a failover may lose the removal.
+    # If the server can no longer be asked, nobody knows, and a failover may lose the removal.
     if "could not be released" not in run.said and \
             any(removal.sure and removal.after < ended and not any(window.touches(removal.before, ended) for window in run.lost_to)
                 for removal in run.removals if removal.before >= run.start):
@@ -114,7 +114,7 @@ def problem_of_script(checker, run):
 
 
 def window_statuses(checker, run):
-    """What dlock may end with because of the faults that were on, or just over."""
+    """The statuses that dlock may exit with because of active or recent faults."""
     statuses = set()
     for window in checker.history.windows:
         if window.backend == run.backend and window.touches(run.spawned - AROUND_A_FAULT, run.exit):
@@ -123,7 +123,7 @@ def window_statuses(checker, run):
 
 
 def problem_without_command(checker, run):
-    """The command has not run, or was ended before it could tell."""
+    """The command has not run, or was ended before it could report."""
     status = run.status
     if status < 0:
         return None if run.was_sent(-status) else "dlock was ended by signal %d, which nobody sent" % -status
@@ -140,11 +140,11 @@ def problem_without_command(checker, run):
         return "124 without a command, and the lease had not ended"
     if status in window_statuses(checker, run):
         return None
-    # --attach waits for its guard until the lease ends: only a machine that is busy uses that up.
+    # --attach waits for its guard until the lease ends, which takes that long only on a busy machine.
     if "did not start in time" in run.said and run.exit - run.spawned >= run.ttl - run.drift:
         return None
     if status == SERVICE_AWAY:
-        # A dlock that was frozen finds the time for its answer over.
+        # A dlock that was frozen finds that the time for its reply is over.
         if any(text in run.said for text in TOO_SLOW) and (run.freezes or checker.machine_stalled(run)):
             return None
         return "the service was said to be away, but no fault was on"
@@ -154,14 +154,14 @@ def problem_without_command(checker, run):
 
 
 def refused_by_surroundings(run):
-    """The statuses by which dlock may say that it cannot begin, with what it has around it."""
+    """The statuses of a dlock that cannot start in its surroundings."""
     if run.deed == "refuse-call" and run.deed_value.split(":")[-1] in NEEDED:
         return {SYSTEM_ERROR}
     return REFUSED if run.limited else set()
 
 
 def problem_of_format(checker, run):
-    """An older dlock refuses a lock, or a directory, that a newer one has had."""
+    """An older dlock refuses a lock or directory that a newer one has used."""
     if run.newer:
         return "78, but it is of the newest format"
     if not any(other.newer and other.backend == run.backend and other.spawned <= run.exit
@@ -185,7 +185,7 @@ def problem_of_conflict(checker, run):
 
 
 def judge_conflicts(checker, runs):
-    """Whoever was told that others held the lock, or came before: somebody must have."""
+    """A run that was refused because others held the lock, or came first: somebody must have."""
     wanting = sorted((run for run in runs), key=lambda run: run.spawned)
     for run in wanting:
         if run.status != CONFLICT or run.start is not None:

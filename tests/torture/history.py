@@ -11,19 +11,19 @@ from plans import AROUND
 
 # Of dlock: src/lock/lease.c.
 DRIFT_LEAST = 0.002
-# The guard that kills what a killed dlock leaves has begun by then: src/run/supervise.c, with room for a busy machine.
+# By then the guard that kills what a killed dlock leaves has started: src/run/supervise.c, with room for a busy machine.
 GUARD_BEGINS = 0.5
 FIELDS_OF_THE_REST = " said="
 
-# Where it is not sure, a majority may still have it.
+# If it is not sure, a majority may still hold it.
 Removal = collections.namedtuple("Removal", "before after sure", defaults=[True])
-# `held`: it had the lock all the time, and nobody else could have it.
+# `held`: it held the lock all the time, and nobody else could.
 Freeze = collections.namedtuple("Freeze", "begin end held", defaults=[False])
-# Whether waiters are served in order, and how soon the next one has a free lock, in seconds.
+# Whether waiters are served in order, and how soon the next one gets a free lock, in seconds.
 Traits = collections.namedtuple("Traits", "order progress")
 # Of a lock, by `ok` acknowledged; a length of 0 ends it.
 Pause = collections.namedtuple("Pause", "before after length ok")
-# What a lock says of its runs: the pids of the last one and of the last success, ... and the rows of its history, newest
+# What a lock remembers of its runs: the pids of the last one and of the last success, ... and the rows of its history, newest
 # first.
 Memory = collections.namedtuple("Memory", "last outcome status success failures history")
 Past = collections.namedtuple("Past", "began length outcome status")
@@ -36,7 +36,7 @@ def read_past(row):
 
 
 class Window:
-    """A fault of a stage, from before it began until after it was healed (None: until the end of the log)."""
+    """A fault of a stage, from before it started until after it was healed (None: until the end of the log)."""
 
     def __init__(self, stamp, fields):
         self.begin, self.end = stamp, None
@@ -46,7 +46,7 @@ class Window:
         self.deafens = fields.get("deafens") == "1"
         self.back = float(fields.get("back", 0))  # seconds by which the store's clock may have been set back
         self.keeps_fences = fields.get("keeps_fences", "1") == "1"
-        self.locks = None  # those that it was done to, where not to all of them
+        self.locks = None  # what it was done to, if not to everything
         self.may_give = {int(number) for number in fields.get("may_give", "69").split(",") if number}
 
     @property
@@ -58,7 +58,7 @@ class Window:
 
 
 class Run:
-    """What the log says of one run of dlock."""
+    """What the log says about one run of dlock."""
 
     def __init__(self, number, spawned, fields, tree):
         self.number = number
@@ -70,7 +70,7 @@ class Run:
         self.slots = int(slots) if slots else None
         # run: dlock runs the command; attach: the worker is the script; acquire: a script that acquires and releases.
         self.how = fields.get("how", "run")
-        # Seconds that it may wait; None: for ever.
+        # Seconds that it may wait; None: without limit.
         self.wait = float(fields["wait"]) / 1000 if "wait" in fields else None
         self.hold = float(fields.get("hold", 0)) / 1000
         self.once = float(fields["once"]) / 1000 if "once" in fields else None
@@ -86,10 +86,10 @@ class Run:
         self.flooded = self.in_group = False
         self.is_done = self.deed in AROUND  # its deed
         self.freezes, self.removals, self.signals, self.said = [], [], [], ""
-        # Of a lock that several shared it is not known which of them had it then.
+        # If several shared the lock, it is not known which of them held it then.
         self.shared_removals = []
         self.lost_to, self.earliest_take = [], spawned
-        self.longer = 0.0  # than the TTL: so long the store may keep it, since its clock was set back
+        self.longer = 0.0  # than the TTL: the store may keep it for so long, because its clock was set back
 
     @property
     def drift(self):
@@ -97,12 +97,12 @@ class Run:
 
     @property
     def last_deadline(self):
-        """The lease is counted from before the take, and that was before the start, or from an extension."""
+        """The lease is counted from before the request, which was before the start, or from an extension."""
         return max(self.start, self.extended or 0) + self.ttl - self.drift
 
     @property
     def left_by(self):
-        """When there was no dlock or no command any more to care for what it left running, or None."""
+        """The time from which no dlock or command took care of the processes left running, or None."""
         stopped = self.term is not None and not self.was_sent(signal.SIGTERM)
         ended = None if stopped else self.end if self.end is not None else self.died
         signaled = [one.at for one in self.signals if self.status == 128 + one.number]
@@ -110,19 +110,19 @@ class Run:
 
     @property
     def is_guarded(self):
-        """Whether dlock was killed under its command when the guard beside it had begun: it kills all that is left."""
+        """Whether dlock was killed under its command after the guard had started, which then kills everything that is left."""
         return self.killed is not None and self.start is not None and not self.limited and self.how == "run" and \
             self.left_by == self.killed >= self.start + GUARD_BEGINS and not self.freezes
 
     @property
     def kept_until(self):
-        """The store keeps the lock no longer than this, if nobody releases it."""
+        """The store keeps the lock no longer than this if nobody releases it."""
         taken_by = self.start if self.start is not None else self.exit
         return max(taken_by, self.extended or 0) + self.ttl + self.longer
 
     @property
     def held_until(self):
-        """The lock was held or kept no longer than this, if it was ever taken."""
+        """The lock was held or kept no longer than this, if it was ever acquired."""
         if self.exit is None:
             return float("inf")
         gone = max(self.exit, self.until or 0)
@@ -131,7 +131,7 @@ class Run:
 
     @property
     def may_leave_it(self):
-        """Whether it may have taken the lock and not released it."""
+        """Whether it may have acquired the lock without releasing it."""
         return self.killed is not None or self.freezes or self.signals or self.limited or self.how == "acquire" or \
             (self.start is None and self.status != 75) or "release" in self.said
 
@@ -151,11 +151,11 @@ class Run:
 
 
 class History:
-    """Reads a log. What makes no sense, or was found wrong by those who wrote it, is in `wrong`."""
+    """Reads a log. `wrong` has what makes no sense, and what the writers of the log found wrong."""
 
     def __init__(self):
         self.runs, self.windows = {}, []
-        self.removed_all = []  # (backend, lock, whether it is not known of whom, removal); else of those who share it
+        self.removed_all = []  # (backend, lock, whether the holder is unknown, removal); otherwise of the sharers
         self.traits = collections.defaultdict(lambda: Traits(True, 1.0))
         self.pauses = collections.defaultdict(list)  # (backend, lock): pauses
         self.memories = {}   # (backend, lock): memory
@@ -165,7 +165,7 @@ class History:
         self.tree = self.begun = self.done = False
         self.first = self.last = self.ending = None
         self.late = []       # (when, by how much) a worker or the campaign was woken late
-        self.slow_turns = []  # (when, how long) the campaign did not look who had ended
+        self.slow_turns = []  # (when, how long) the campaign did not check which runs had ended
         self.seed = ""
 
     def read(self, path):
@@ -268,7 +268,7 @@ class History:
             run.alive_at(stamp)
         elif event == "late":
             run.alive_at(stamp)
-            if not run.signals:  # one that was stopped is late because of that
+            if not run.signals:  # a stopped process is late because of that
                 self.late.append((stamp, float(fields["by"])))
         elif event in ("end", "die"):
             run.alive_at(stamp)
@@ -307,7 +307,7 @@ class History:
         elif event == "exit":
             run.exit, run.status, run.said, run.dlock = stamp, int(fields["status"]), said, fields.get("dlock")
             sent = min((one.at for one in run.signals if one.number == -run.status), default=None)
-            # dlock dies of the signal that was sent to it and has ended its command; one that it
+            # dlock dies of a signal that was sent to it and ended its command; a signal that it
             # is not there to pass on ends it like a kill.
             if sent is not None and run.start is not None and run.how == "run":
                 run.status = 128 - run.status

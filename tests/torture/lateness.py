@@ -6,19 +6,19 @@ excuse for what goes wrong a minute later.
 
 import collections
 
-# Wake-ups are what a busy machine does soonest; forks and deaths wait longer. So it counts in this step and the next.
+# A busy machine delays wake-ups least; forks and deaths wait longer. So a late one counts in this step and the next.
 STEP = 0.5
 
 
 class Lateness:
     def __init__(self, late):
-        """`late`: (when, by how much) somebody was woken late, in seconds."""
+        """`late`: (when, by how much) a process was woken late, in seconds."""
         self.steps = collections.defaultdict(float)
         for stamp, by in late:
             for step in range(int((stamp - by) / STEP), int(stamp / STEP) + 1):
                 self.steps[step] = max(self.steps[step], by)
 
     def near(self, begin, end=None):
-        """By how much at most somebody was late in that time, or just before or after it."""
+        """The largest delay of any process in that time, or just before or after it."""
         last = begin if end is None else max(begin, end)
         return max(self.steps.get(step, 0) for step in range(int(begin / STEP) - 1, int(last / STEP) + 2))

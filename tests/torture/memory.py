@@ -1,15 +1,15 @@
-"""The judge of what locks remember: of their runs, at the end of a stage, and of the successes that --once-per asks for.
+"""The judge of what locks remember: their runs, at the end of a stage, and the successes that --once-per relies on.
 
 What a fault may have touched is tolerated: such a run may be remembered or not, as a success or a failure. All others must
 be remembered as they were.
 """
 
-# Of what shares a lock the order of ends is not known to less than this, in seconds.
+# The order in which sharers end is known only to within this, in seconds.
 MARGIN = 0.1
-# A server that fails so soon after a release may not have told its replicas of it.
+# A server that fails this soon after a release may not have told its replicas.
 AFTER_THE_END = 1.0
 LOST, STOPPED = "lost", 124
-# Times are in whole milliseconds; those of when runs began are in whole seconds.
+# Times are in whole milliseconds; the starts of runs are in whole seconds.
 TICK = 0.005
 SECOND = 1.005
 # Of dlock: src/lock/run_memory.h.
@@ -25,20 +25,20 @@ def judge(checker, runs, started):
 
 
 def may_forget(checker, run, begin, end):
-    """Whether the store may have lost what it knew of the lock of this run."""
+    """Whether the store may have lost its knowledge of this run's lock."""
     return any(window.backend == run.backend and (window.may_lose or window.forgets) and window.touches(begin, end) and
                (window.locks is None or run.lock in window.locks) for window in checker.history.windows)
 
 
 def outcome(checker, run):
-    """"success", "failure", or None: the lock may remember it or not, in whatever way."""
+    """"success", "failure", or None: the lock may remember it or not, in any way."""
     end = run.held_until if run.killed is not None else run.exit
     if run.how != "run" or run.start is None or run.exit is None or run.limited or run.wall or run.freezes or run.removals or \
             run.shared_removals or run.lost_to or "release" in run.said or \
             any(window.backend == run.backend and window.touches(run.spawned, end + AFTER_THE_END)
                 for window in checker.history.windows):
         return None
-    alone = run.mode == "exclusive"  # of those who share a lock the lost ones are found at any time later
+    alone = run.mode == "exclusive"  # of several sharers, the lost ones are found at any later time
     if run.killed is not None:
         return "failure" if alone and run.end is None and run.died is None else None
     if run.status == STOPPED:
@@ -49,7 +49,7 @@ def outcome(checker, run):
 # -- --once-per --
 
 def judge_once(checker, started):
-    """`started` is by start: none began so soon after a success."""
+    """`started` is sorted by start: no run started too soon after a success."""
     success = None
     for run in started:
         if run.once is not None and success is not None and not (run.wall or success.wall) and \
@@ -79,12 +79,12 @@ class Entry:
         self.run, self.outcome = run, outcome(checker, run)
         slack = checker.slack(run.spawned, run.exit)
         if self.outcome is None:
-            # A quorum has as many memories as servers, and takes the run for the last one that is so by the hosts' clocks.
+            # A quorum has as many memories as servers; by the hosts' clocks it decides which run was the last one.
             by_clock = run.wall and run.backend.startswith("quorum")
             self.low, self.high = run.spawned, float("inf") if sharing or by_clock else run.held_until + slack
         elif sharing:
             self.low, self.high = run.end or run.until, run.exit + MARGIN + slack
-        else:  # one after the other: as they began
+        else:  # one after the other, in the order of their starts
             self.low = self.high = run.start
 
 
@@ -114,19 +114,19 @@ def judge_memory(checker, runs, told):
 
 
 def those_after(entry, known, unclear):
-    """It, and all that may be later."""
+    """This run, and all that may be later."""
     return [entry] + [other for other in known if other is not entry and other.high >= entry.low and
                       other.low != other.high] + [other for other in unclear if other.high >= entry.low]
 
 
 def those_begun_after(entry, known, unclear):
-    """Of those who share a lock the success that began last is the last one, whichever ended last."""
+    """Of several sharers, the success that began last is the last one, whichever ended last."""
     return [other for other in known if other.run.start >= entry.run.start - MARGIN] + [
         other for other in unclear if other.high >= entry.run.start]
 
 
 def names(pid, entries):
-    """Of a script it is not known which process is remembered."""
+    """For a script it is not known which process is remembered."""
     return any(entry.run.how != "run" or str(entry.run.dlock) == pid for entry in entries)
 
 
@@ -144,14 +144,14 @@ def judge_end(checker, run, told):
 
 
 def judge_failures(checker, run, told, success, known, unclear):
-    """There are no fewer than those that are certainly after the last success, and no more than there may be after it."""
+    """At least those that certainly followed the last success, and at most those that may have followed it."""
     since = success.low if success is not None else float("-inf")
     maybe = [entry for entry in unclear if entry.high >= since]
     failures = [entry for entry in known if entry.outcome == "failure"]
     certain_since = max([entry.high for entry in maybe] + [success.high if success is not None else float("-inf")],
                         default=float("-inf"))
     least = sum(entry.low > certain_since for entry in failures)
-    # What has lost its lock may be found twice: by the next one, and by itself.
+    # A run that has lost its lock may be found twice: by the next holder, and by itself.
     most = sum(entry.high >= since for entry in failures) + 2 * len(maybe)
     if not least <= told.failures <= most:
         checker.complain(run, "the lock remembers %d failures in a row, and there were %d to %d" % (
@@ -161,7 +161,7 @@ def judge_failures(checker, run, told, success, known, unclear):
 # -- the history --
 
 def is_row_of(run, row):
-    """Whether the row may be of this run. It begins between the request and the start, in whole seconds."""
+    """Whether the row may belong to this run. It starts between the request and the start, in whole seconds."""
     if not ended_so(run, row) or not run.spawned - SECOND <= row.began <= run.start + TICK:
         return False
     if row.outcome == LOST:
@@ -170,7 +170,7 @@ def is_row_of(run, row):
 
 
 def judge_history(checker, rows, known, unclear, sharing):
-    """It has the last runs in the order of their ends, without a gap. Of a quorum it is the history of one server, which may
+    """It has the last runs in the order of their ends, without a gap. For a quorum it is the history of one server, which may
     have been down."""
     known = sorted(known, key=lambda entry: entry.high, reverse=True)
     if any(entry.run.wall for entry in known + unclear):
@@ -186,7 +186,7 @@ def judge_history(checker, rows, known, unclear, sharing):
         if place is not None:
             at = place + 1
             continue
-        # What has lost its lock may be found twice: by the next one, and by itself.
+        # A run that has lost its lock may be found twice: by the next holder, and by itself.
         newer = 2 * (number + sum(other.high >= entry.low for other in unclear))
         if newer < HISTORY_MOST and not entry.run.backend.startswith("quorum"):
             checker.complain(entry.run, "its lock does not have it in its history, of %d runs" % len(rows))

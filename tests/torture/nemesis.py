@@ -17,26 +17,26 @@ import threading
 from orphans import family
 from plans import GROUP_SIZES
 
-# Of a stage's time, in takes: between the beginnings of two faults.
+# The gap between the starts of two faults, in runs of a stage.
 BETWEEN_FAULTS = (60, 140)
-# So many in a row, then quiet: order and progress are judged where no fault has been for a while.
+# This many in a row, then quiet: order and progress are judged where there was no fault for a while.
 ROW, QUIET = 12, 1200
-# Longer than a free lock may wait for one who does not come (order.py).
+# Longer than a free lock may wait for a waiter that does not come (order.py).
 FROZEN_LONG = 8.0
-# A group of those who wait is frozen for one of these times, in seconds; at the head of the queue with this probability.
+# A group of waiters is frozen for one of these times, in seconds; at the head of the queue with this probability.
 GROUP_FROZEN = (1.0, 4.0, 12.0)
 AT_THE_HEAD = 0.7
-# With this one nobody comes to the lock meanwhile: whoever comes looks, and may call those who live.
+# With this probability nobody requests the lock meanwhile: a newcomer checks, and may call live waiters.
 QUIET_LOCK = 0.5
-# A flood of signals takes so long.
+# The duration of a flood of signals.
 FLOOD = (1.0, 2.0)
 QUEUED_MOST = 1000
-# By a process of its own, whose input is a pidfd: whatever has the pid later is out of its reach.
+# A process of its own sends them, and its input is a pidfd: a later process with the same pid is out of its reach.
 FLOODER = """import signal, sys, time
 end = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end:
     signal.pidfd_send_signal(0, signal.SIGRTMIN)"""
-# What Redis has at the key of a lock that several hold.
+# The value of Redis' key for a lock that several hold.
 SHARED = "dlock:shared"
 
 
@@ -45,12 +45,12 @@ def faults_of(stage, options):
 
 
 def schedule(stage, options):
-    """A list of (takes since the one before, fault, seconds, seed) without end, drawn as it is read."""
+    """An endless list of (runs since the one before, fault, seconds, seed), drawn as it is read."""
     rng = random.Random("%s/faults/%s" % (options.seed, stage.name))
     faults = faults_of(stage, options)
     drawn, pending = 0, []
     while faults:
-        if not pending:  # all of them, before one comes again
+        if not pending:  # all of them once, before any comes again
             pending = rng.sample(faults, len(faults))
         takes = (rng.randint(*BETWEEN_FAULTS) + QUIET * (drawn % ROW == ROW - 1)) * options.pace // 100
         drawn += 1
@@ -58,7 +58,7 @@ def schedule(stage, options):
 
 
 def word(name):
-    """The name of a fault as it stands in the log and on the command line."""
+    """The name of a fault as it is in the log and on the command line."""
     return name.replace(" ", "-")
 
 
@@ -75,11 +75,11 @@ class Faults(threading.Thread):
         self.over, self.healed = threading.Event(), threading.Event()
         self.since = self.takes = 0
         self.unhealed = []
-        # Those asked for by name that have not been over yet.
+        # Faults requested by name that have not been played yet.
         self.missing = {fault.name for fault in faults_of(stage, campaign.options)} if campaign.options.only else set()
 
     def look(self, takes):
-        """By the campaign's thread: begins what is due."""
+        """Called by the campaign's thread: starts what is due."""
         self.takes = takes
         if self.next is not None and not self.busy.is_set() and takes >= self.since + self.next[0]:
             self.busy.set()
@@ -87,7 +87,7 @@ class Faults(threading.Thread):
             self.next = next(self.schedule)
 
     def finish(self):
-        """Ends what is on, and heals. The thread stays: servers that it has started are its children."""
+        """Ends active faults, and heals. The thread stays, because servers that it has started are its children."""
         self.over.set()
         self.orders.put(None)
 
@@ -102,7 +102,7 @@ class Faults(threading.Thread):
 
     def play(self, _takes, fault, seconds, seed):
         stage, log = self.stage, self.campaign.log
-        deafens = fault.name in getattr(stage, "deafens", ())  # the store is there all the time
+        deafens = fault.name in getattr(stage, "deafens", ())  # the store is up all the time
         log("fault_begin", backend=stage.name, fault=word(fault.name), may_lose=int(fault.may_lose),
             may_give=",".join(str(number) for number in sorted(
                 (set() if deafens else {69}) | set(stage.may_give.get(fault.name, ())))),
@@ -118,7 +118,7 @@ class Faults(threading.Thread):
                 log("fault_says", backend=stage.name, said=said.replace("\n", " "))
             self.over.wait(seconds)
             fault.end()
-        except Exception as error:  # whatever it is: the stage has to be healed, and the campaign goes on
+        except Exception as error:  # whatever it is, the stage must be healed, and the campaign goes on
             log("fault_fails", backend=stage.name, fault=word(fault.name), said=repr(error).replace("\n", " "))
         if stage.lost:
             log("fault_loses", backend=stage.name, fault=word(fault.name))
@@ -139,7 +139,7 @@ class Faults(threading.Thread):
 
 
 class Deeds:
-    """What is done to a run: by the campaign's thread, at its time."""
+    """Acts on runs: called by the campaign's thread when an action is due."""
 
     def __init__(self, campaign):
         self.campaign = campaign
@@ -148,7 +148,7 @@ class Deeds:
         threading.Thread(target=self.remove_all, daemon=True).start()
 
     def do(self, live):
-        if live.ended or live.frozen:  # frozen as one of a group
+        if live.ended or live.frozen:  # frozen as part of a group
             return
         self.log("deed", run=live.number)
         {"kill": self.kill, "kill-command": self.signal_command, "kill-tree": self.kill_tree, "kill-waiters": self.do_to_waiters,
@@ -162,9 +162,9 @@ class Deeds:
         os.kill(live.pid, signal.SIGKILL)
 
     def do_to_waiters(self, live):
-        """To so many dlocks that wait for the same lock, or to all of them: from the head of the queue on, or to any.
+        """Acts on this many dlocks that wait for the same lock, or on all of them: from the head of the queue on, or on any.
 
-        To one group at a time, since those who are frozen leave few who wait."""
+        Only one group at a time, because frozen waiters leave few that wait."""
         rng, number, waiters = live.contender.rng, live.plan.deed.value, self.waiters(live.contender)
         if len(waiters) < min(GROUP_SIZES) or any(one.frozen for one in waiters):
             return
@@ -184,7 +184,7 @@ class Deeds:
                 one.plan.how == "run" and (one.contender.stage, one.contender.lock) == (contender.stage, contender.lock)]
 
     def pause(self, live):
-        """Of the lock; two of three are ended sooner."""
+        """Removes the lock; two of three actions end it sooner."""
         seconds, early = live.plan.deed.value, live.contender.rng.choice((None, 0.3, 0.7))
         self.ask_pause(live.contender, seconds, None if early is None else early * seconds)
 
@@ -224,7 +224,7 @@ class Deeds:
 
     def flood(self, live):
         seconds, handle = live.contender.rng.uniform(*FLOOD), os.pidfd_open(live.pid)
-        # What is queued counts for all processes of the user: without a limit, timers of others cannot be made any more.
+        # All processes of the user share the count of queued signals: without a limit, others could not create timers.
         resource.prlimit(live.pid, resource.RLIMIT_SIGPENDING, (QUEUED_MOST, QUEUED_MOST))
         self.log("signal", run=live.number, number=int(signal.SIGRTMIN), to="dlock", flood="%.1f" % seconds)
         self.campaign.errand([sys.executable, "-ISc", FLOODER, str(seconds)], lambda _status: None, handle)
@@ -242,7 +242,7 @@ class Deeds:
         self.at(self.campaign.now() + self.length(live), self.signal_command, live, signal.SIGCONT)
 
     def send(self, pid, number, run):
-        """To a process that is not our child: only if it still is the worker that we mean."""
+        """For a process that is not a child: only if it is still the worker that is meant."""
         with contextlib.suppress(OSError):
             handle = os.pidfd_open(pid)
             try:
@@ -254,7 +254,7 @@ class Deeds:
                 os.close(handle)
 
     def kill_tree(self, live):
-        """Whoever is there, from the top down; who is forked meanwhile is left to dlock's own means."""
+        """All processes of a tree, from the top down; dlock itself must deal with later forks."""
         self.log("kill", run=live.number)
         tree = family(live.pid)
         os.kill(live.pid, signal.SIGKILL)
@@ -277,17 +277,17 @@ class Deeds:
             self.send(pid, signal.SIGCONT, live.number)
 
     def remove_all(self):
-        """Takes locks away; in a thread of its own, since a server may not answer."""
+        """Removes locks; in a thread of its own, because a server may not answer."""
         while True:
             live = self.removals.get()
             stage, lock, before = live.contender.stage, live.contender.lock, self.campaign.now()
             take_away = getattr(stage, "overwrite", stage.remove) if live.plan.deed.what == "overwrite" else stage.remove
             try:
                 token = take_away(lock)
-            except (OSError, RuntimeError, ValueError):  # the servers are away, or were before they answered
+            except (OSError, RuntimeError, ValueError):  # the servers are down, or were before they answered
                 self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before, unanswered=1)
                 continue
-            except Exception as error:  # else nobody would know that no lock is taken away any more
+            except Exception as error:  # otherwise nobody would notice that locks are no longer removed
                 self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))
                 continue
             if stage.removal_resumes and token is not None:

@@ -37,7 +37,7 @@ CLIENT = "client"
 
 
 class Link(NamedTuple):
-    """From one host to another. Seconds; shares of 1. Jitter reorders where it is more than the gap of two frames."""
+    """The path from one host to another. Seconds; probabilities. Jitter beyond the gap of two frames reorders."""
     loss: float = 0
     delay: float = 0
     jitter: float = 0
@@ -46,7 +46,7 @@ class Link(NamedTuple):
 
 
 def why_not():
-    """Why this machine cannot have it, or None."""
+    """Why this machine cannot have a network, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program in ("ip", "nsenter", "setpriv", "unshare"):
@@ -86,7 +86,7 @@ class Host:
         return ["nsenter", "--net=/proc/%d/ns/net" % self.process.pid, "--"] if self.process else []
 
     def plug(self):
-        """A TAP device is made in the maker's namespace and moved; the descriptor stays ours."""
+        """A TAP device is created in the maker's namespace and moved; the descriptor stays open here."""
         device = "dlock%d" % self.number
         self.fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.ioctl(self.fd, TUNSETIFF, struct.pack("16sH22x", device.encode(), IFF_TAP | IFF_NO_PI))
@@ -137,7 +137,7 @@ class Network:
         self.close()
 
     def within(self, name):
-        """The words before a command that is to run on this host."""
+        """The words before a command that runs it on this host."""
         return self.hosts[name].within()
 
     def address(self, name):
@@ -146,7 +146,7 @@ class Network:
     # -- what is done to frames --
 
     def rule(self, sources, targets, link):
-        """For each frame from one of these to one of those; the other way is left as it is."""
+        """For each frame from one of these to one of those; the other direction stays as it is."""
         links = dict(self.links)
         for source in sources:
             for target in targets:

@@ -1,14 +1,14 @@
-"""The judge of waiting: first come first served, nobody is overlooked, and --hold-at-least."""
+"""The judge of waiting: first come, first served, nobody is passed over, and --hold-at-least."""
 
 import pauses
 
-# Of two that came with less between them it is not known who was in the queue first.
+# Of two that came closer together than this, it is unknown which was first in the queue.
 APART = 0.25
-# A head of the queue that does not come when it is called costs 2 s.
+# The first waiter costs 2 s if it does not come when it is called.
 HEAD_LOST = 2.5
-# After a fault of the store those who wait have to reconnect; nobody may be overlooked for longer than a poll.
+# After a fault of the store, waiters must reconnect; nobody may be passed over for longer than one poll.
 AFTER_A_FAULT = 3.0
-# A free lock waits for somebody no longer than this, whatever was done to those who wait for it, or have had it.
+# A free lock waits no longer than this, whatever was done to those that wait for it or have held it.
 FREE_MOST = 5.0
 
 
@@ -24,7 +24,7 @@ def judge(checker, runs, started, at_once):
 
 
 def times_of(checker, windows):
-    """When a fault of the store may be in the way."""
+    """The times when a fault of the store may interfere."""
     for window in windows:
         yield window.begin - checker.slack(window.begin), window.end + AFTER_A_FAULT + window.back
 
@@ -40,7 +40,7 @@ def merge(times):
 
 
 class Calm:
-    """When nothing was done to a lock that could change the order of those who wait for it."""
+    """The times when nothing was done to a lock that could change the order of its waiters."""
 
     def __init__(self, checker, runs, windows):
         self.times = list(times_of(checker, windows))
@@ -48,7 +48,7 @@ class Calm:
             since = run.spawned
             if run.disturbed or run.wall:
                 self.times.append((since, (run.exit or checker.history.last) + HEAD_LOST))
-                if run.killed is not None:  # what it had is there until its lease ends, be it a place or a lock
+                if run.killed is not None:  # its place or lock stays until its lease ends
                     self.times.append((run.killed, run.held_until + HEAD_LOST))
             ended = served(run, checker.history.last)
             if any(window.deafens and window.touches(since, ended) for window in windows):
@@ -65,9 +65,9 @@ class Calm:
 
 
 def judge_order(checker, started, calm):
-    """`started` is by start: no earlier one may have come long after a later one."""
+    """`started` is sorted by start: no earlier one may have come long after a later one."""
     def long_before(other, run):
-        """Whether it is sure that the other one was in the queue before."""
+        """Whether the other one was certainly in the queue before."""
         return other.spawned + APART < run.spawned and \
             other.spawned + APART + 2 * checker.late.near(other.spawned, run.spawned) < run.spawned
 
@@ -75,7 +75,7 @@ def judge_order(checker, started, calm):
         if run.wait == 0:
             continue
         for later in started[place + 1:place + 40]:
-            # `later` was served after `run`, and had come before it.
+            # `later` was served after `run` although it had come before it.
             if later.wait == 0 or later.how == "attach" or not long_before(later, run):
                 continue
             if run.mode == later.mode != "exclusive" and later.start - run.start < checker.slack(run.start, later.start):
@@ -103,7 +103,7 @@ def judge_holds(checker, started, at_once):
 
 
 def judge_progress(checker, runs, started, calm, progress):
-    """Between the end of one and the start of the next nobody may wait for long."""
+    """Between the end of one run and the start of the next nobody may wait for long."""
     free_since = None
     for run in started + [None]:
         begin = run.start if run is not None else checker.history.last
@@ -119,17 +119,17 @@ def judge_progress(checker, runs, started, calm, progress):
 
 
 def overlooked(other, free_since, begin, bound):
-    """Whether it was there, ready to take the lock, all the time of a bound between the two."""
+    """Whether it was ready to acquire the lock for the whole of a bound between the two."""
     return min(served(other, begin), begin) - max(other.spawned, free_since) > bound
 
 
 def served(run, otherwise):
-    """When it waited no more."""
+    """When it stopped waiting."""
     return run.start if run.start is not None else run.exit if run.exit is not None else otherwise
 
 
 def judge_free(checker, runs, windows, most):
-    """Between the times when somebody may have had the lock, or the store had a fault, none who waits is left waiting."""
+    """Outside the times when somebody may have held the lock, or the store had a fault, no waiter is left waiting."""
     busy = list(times_of(checker, windows)) + list(pauses.possible(checker, runs[0]))
     for run in runs:
         busy += times_held(checker, run)
@@ -141,7 +141,7 @@ def judge_free(checker, runs, windows, most):
 
 
 def times_held(checker, run):
-    """When the store may have had the lock for this run: one that was frozen or killed may have sent its take before."""
+    """When the store may have held the lock for this run: a frozen or killed one may have sent its request before."""
     slack = checker.slack(run.spawned)
     for freeze in run.freezes:
         yield freeze.begin - slack, freeze.end if freeze.held else freeze.begin + run.ttl + run.longer

@@ -1,19 +1,19 @@
-"""The judge of pauses: while a lock is paused, and that was acknowledged, nobody acquires it.
+"""The judge of pauses: while a lock is paused, and the pause was acknowledged, nobody acquires it.
 
 A pause is asked for between `before` and `after`, so it begins no later than that, and ends no sooner than its length after
 `before`. Whatever pauses or resumes the lock later replaces it.
 """
 
-# What was not acknowledged may still be on its way.
+# A pause that was not acknowledged may still be on its way.
 LATE = 5.0
-# What was taken before a pause, but asked for again since its answer was lost.
+# A lock acquired before a pause, whose request is repeated because the reply was lost.
 ASKED_AGAIN = 3.0
-# A server that fails so soon after a pause may not have told its replicas of it.
+# A server that fails this soon after a pause may not have told its replicas.
 AFTER_THE_PAUSE = 1.0
 
 
 def certain(pauses):
-    """(pause, begin, end): for so long the lock is paused."""
+    """(pause, begin, end): how long the lock is certainly paused."""
     for pause in pauses:
         if pause.ok and pause.length:
             end = min([pause.before + pause.length] +
@@ -23,7 +23,7 @@ def certain(pauses):
 
 
 def possible(checker, run):
-    """(begin, end): for so long the lock of this run may have been paused."""
+    """(begin, end): how long this run's lock may have been paused."""
     pauses = checker.history.pauses[run.backend, run.lock]
     back = sum(window.back for window in checker.history.windows if window.backend == run.backend)
     for pause in pauses:
@@ -50,7 +50,7 @@ def judge(checker, started):
 
 
 def taken_after(checker, run, begin, windows):
-    """Whether it has acquired the lock after that time for sure."""
+    """Whether it has certainly acquired the lock after that time."""
     if run.earliest_take >= begin:
         return True
     return run.start > begin + checker.slack(begin, run.start) and not run.freezes and not any(

@@ -1,4 +1,4 @@
-"""What those who want a lock ask of dlock, what they run under it, and what is done to them.
+"""What the contenders of a lock ask of dlock, what they run under it, and what is done to them.
 
 Two plans: the ends of leases (make stress), where each command ends about when its lease does, and takes (make
 torture), where many short commands in all modes contend while the stores fail.
@@ -18,19 +18,19 @@ SIGNALS = (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.
 
 
 class Deed(NamedTuple):
-    """What is done to one run."""
+    """An action on one run."""
 
     what: str
-    since: str     # from when on: "spawn" or "start"
+    since: str     # counted from "spawn" or "start"
     after: float   # seconds after that
-    value: object  # drawn for whoever does it
+    value: object  # drawn for the action
 
 
 NOTHING = Deed("nothing", "spawn", 0, 0)
 
 
 class Plan:
-    """One run: what dlock is told, what is logged of it, and what will be done to it."""
+    """One run: dlock's arguments, what is logged about it, and what will be done to it."""
 
     def __init__(self, ttl, grace, words, deed, daemon=False):
         self.ttl, self.grace, self.words, self.daemon, self.deed = ttl, grace, words, daemon, deed
@@ -42,7 +42,7 @@ class Plan:
         self.options = []
 
     def fields(self):
-        """For the log; what is as usual is left out."""
+        """For the log; usual values are left out."""
         fields = {"ttl": self.ttl, "grace": self.grace, "daemon": int(self.daemon)}
         fields.update({key: value for key, value, usual in (
             ("tree", int(self.tree), 0), ("mode", self.mode, "exclusive"), ("how", self.how, "run"),
@@ -71,8 +71,8 @@ class Plan:
         if self.tree:
             options.append("--tree")
         if self.how == "attach":
-            # By its number: of a shell that is killed before dlock asks for its parent that would be the campaign, a
-            # subreaper, which dlock then stops with all that it has started.
+            # By its number: if a shell is killed before dlock asks for its parent, that would be the campaign, a
+            # subreaper, which dlock would then stop with everything that it has started.
             attach = "%s --attach=$$ %s" % (shlex.quote(dlock), shlex.join(options + [name]))
             return ["/bin/sh", "-c", "%s && exec %s" % (attach, shlex.join(command))]
         if self.how == "acquire":
@@ -83,7 +83,7 @@ class Plan:
 
 
 def ends_of_leases(rng, options, _stage, _kind):
-    """Commands that end about when their lease does, are deaf, stop themselves, leave daemons."""
+    """Commands that end at about the end of their lease, ignore TERM, stop themselves, leave daemons."""
     ttl = rng.choice([ms for ms in (100, 200, 300, 500, 500, 700, 1000, 1000, 1500)
                       if options.ttl_least <= ms <= options.ttl_most])
     grace = rng.choice([ttl // 10, ttl // 10, ttl // 4, 0])
@@ -118,7 +118,7 @@ def ends_of_leases(rng, options, _stage, _kind):
     return plan
 
 
-# How many of those who wait for a lock are killed or frozen together: one host of theirs that crashes or stalls.
+# How many waiters of a lock are killed or frozen together, as if their host crashed or stalled.
 GROUP_SIZES = (3, 5, 8, 10)
 
 
@@ -129,7 +129,7 @@ class Kind(NamedTuple):
     values: tuple = (0,)  # one is drawn for whoever does it
     on: Callable = lambda stage: True
     around: bool = False  # it surrounds dlock from its beginning (surroundings.py); the others are done later (nemesis.py)
-    to_scripts: bool = False  # also done to a script that holds the lock itself
+    to_scripts: bool = False  # it also acts on a script that holds the lock itself
 
 
 def has_namespaces(stage):
@@ -163,15 +163,15 @@ DEEDS = {
 }
 AROUND = {name for name, kind in DEEDS.items() if kind.around}
 
-# What the contenders of a lock do there, by the number of the lock.
+# What the contenders of a lock do, by the number of the lock.
 KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "daily", "held", "extended", "nonblock",
          "convoy", "crowd")
-# How many there are beside the two or three of each lock. In a crowd, the largest group has others before and behind it.
+# How many contenders there are beyond the two or three of each lock. In a crowd, the largest group has others around it.
 MORE_CONTENDERS = {"slots": 3, "convoy": 3, "crowd": 2 * max(GROUP_SIZES)}
 
 
 def takes(rng, options, stage, kind):
-    """Short commands in all modes, and at times one that its lease ends."""
+    """Short commands in all modes, and sometimes one that its lease ends."""
     ttl = rng.choice((500, 700, 1000, 1000, 1500, 2000))
     grace = ttl // 10
     length = rng.uniform(1, 20) if rng.random() < 0.8 else rng.uniform(20, 150)
@@ -194,13 +194,13 @@ def takes(rng, options, stage, kind):
     plan.tree = tree or rng.random() < 0.1
     draw_wait(plan, rng, kind)
     length = draw_kind(plan, rng, kind, length)
-    if kind != "convoy":  # its order is judged, so that nothing is done there
+    if kind != "convoy":  # its order is judged, so nothing is done to it
         plan.deed = draw_deed(plan, rng, [name for name, row in DEEDS.items() if row.on(stage)], kind, length, options)
     return plan
 
 
 def draw_wait(plan, rng, kind):
-    if kind == "crowd":  # if its head is silent, nobody who leaves or comes is to wake the others
+    if kind == "crowd":  # if its first waiter is silent, nobody who leaves or comes may wake the others
         return
     draw = rng.random()
     if draw < (0.5 if kind == "nonblock" else 0.05):
@@ -210,7 +210,7 @@ def draw_wait(plan, rng, kind):
 
 
 def draw_kind(plan, rng, kind, length):
-    """Returns how long the command may be."""
+    """Returns how long the command may run."""
     if kind == "readers and writers" and rng.random() < 0.7:
         plan.mode = "shared"
     elif kind == "slots" and rng.random() < 0.95:
@@ -238,11 +238,11 @@ def draw_kind(plan, rng, kind, length):
 
 
 def draw_deed(plan, rng, names, kind, length, options):
-    """Most are left alone, so that the rest can be told from them."""
+    """Most runs are left alone, so that they can be compared."""
     what = rng.choices(names, [DEEDS[name].weight for name in names])[0] if rng.random() < 0.2 else None
     if kind == "crowd" and rng.random() < 0.1:
         what = rng.choice([name for name in names if DEEDS[name].values == GROUP_SIZES])
-    if options.only:  # so that a seed that was found with few faults is one with many of these
+    if options.only:  # a seed found with few faults stays the same with many
         chosen = [name for name in names if name in options.only]
         what = rng.choice(chosen) if chosen and rng.random() < 0.3 else None
     if what is None or (plan.how != "run" and not DEEDS[what].to_scripts):
@@ -250,23 +250,23 @@ def draw_deed(plan, rng, names, kind, length, options):
     value = rng.choice(DEEDS[what].values)
     if what in AROUND:
         return Deed(what, "spawn", 0, value)
-    if what == "flood":  # beyond the end of the lease, where dlock has to stop the command all the same
+    if what == "flood":  # beyond the end of the lease, when dlock must stop the command all the same
         length = rng.choice((length, plan.ttl + 1500))
         plan.words.append("steady")
     if rng.random() < 0.3:
         return Deed(what, "spawn", rng.uniform(0, 0.15), value)
-    length = max(length, rng.uniform(50, 300))  # not so short that it is over before it can be done
+    length = max(length, rng.uniform(50, 300))  # not so short that it ends before the action
     plan.words[0] = "ms=%.1f" % length
     return Deed(what, "start", rng.uniform(0, length) / 1000, value)
 
 
 class Contender:
-    """One of those who want a lock, over and over."""
+    """One contender of a lock, which runs again and again."""
 
     def __init__(self, stage, lock, number, kind, options):
         self.stage, self.lock, self.kind, self.options = stage, lock, kind, options
         self.rng = random.Random("%s/%s/%s/%d" % (options.seed, stage.name, lock, number))
-        # How many of its runs are of the next format: a lock goes over to it with the first one that takes it.
+        # How many of its runs use the next format: a lock changes over with the first one that acquires it.
         self.newer = random.Random("%s/%s/%s" % (options.seed, stage.name, lock)).choice((0.01, 0.05, 0.2, 0.5))
 
     def plan(self):

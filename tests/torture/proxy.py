@@ -31,7 +31,7 @@ RESETS = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s
 
 
 class Side(asyncio.Protocol):
-    """What comes from the client goes up, what comes from the server goes down."""
+    """Bytes from the client go up, bytes from the server go down."""
 
     def __init__(self, connection, direction):
         self.connection, self.direction = connection, direction
@@ -46,15 +46,15 @@ class Side(asyncio.Protocol):
 
     def eof_received(self):
         self.connection.pass_on(self.direction, END)
-        return True  # the other direction goes on
+        return True  # the other direction stays open
 
     def connection_lost(self, _error):
-        """What was sent before that arrives all the same, as it does on a network."""
+        """Bytes sent before that still arrive, as in a network."""
         self.connection.pass_on(self.direction, END)
 
 
 class Connection:
-    """A client's, and that to the server. transports and queues: by where the bytes go."""
+    """A client's connection, and the one to the server. transports and queues: by the direction of the bytes."""
 
     def __init__(self, proxy):
         self.proxy = proxy
@@ -104,7 +104,7 @@ class Connection:
             self.ended[direction] = True
         elif data == END:
             self.ended[direction] = True
-            with contextlib.suppress(OSError):  # reset by its peer just now
+            with contextlib.suppress(OSError):  # its peer has just reset it
                 transport.write_eof()
         elif self.cut_left[direction] is not None and len(data) >= self.cut_left[direction]:
             transport.write(data[:self.cut_left[direction]])
@@ -129,7 +129,7 @@ class Connection:
 
 
 class Proxy:
-    """Its calls are made in the loop of asyncio."""
+    """Its calls run in asyncio's loop."""
 
     def __init__(self, target, listen):
         self.target, self.address = target, listen
@@ -166,40 +166,40 @@ class Proxy:
     # -- faults --
 
     async def partition(self, up=1, down=1):
-        """Holds back what goes to the server (up), what comes from it (down), or both."""
+        """Holds back bytes to the server (up), bytes from it (down), or both."""
         self.is_open = [not up, not down]
         self.flush()
 
     async def delay(self, seconds, jitter=0.0):
-        """Each way, give or take up to `jitter`; the bytes of a connection stay in order."""
+        """In each direction, with up to `jitter` more or less; the bytes of a connection stay in order."""
         self.seconds, self.jitter = seconds, jitter
 
     async def bandwidth(self, bytes_per_second):
         self.rate = bytes_per_second
 
     async def hold(self, count):
-        """Holds back all of the next so many connections, so that others overtake them."""
+        """Holds back everything on the next so many connections, so that others overtake them."""
         self.holds = int(count)
 
     async def hang(self):
-        """Holds back all of the connections that are there now. Later ones pass."""
+        """Holds back everything on the current connections. Later ones pass."""
         for connection in self.connections:
             connection.held = True
 
     async def cut(self, after, direction=DOWN):
-        """Ends each connection when so many more bytes have passed: of replies, or of requests (UP), so that the server
+        """Ends each connection after so many more bytes have passed: of replies, or of requests (UP), so that the server
         carries out a part of what is sent at once."""
         self.cut_after[int(direction)] = int(after)
         for connection in self.connections:
             connection.cut_left[int(direction)] = int(after)
 
     async def reset(self):
-        """Of all connections that are there now."""
+        """Resets all current connections."""
         for connection in list(self.connections):
             connection.close(with_reset=True)
 
     async def refuse(self):
-        """New connections, and resets those that are there."""
+        """Refuses new connections, and resets the current ones."""
         if self.server is not None:
             self.server.close()
             self.server = None
@@ -221,7 +221,7 @@ FAULTS = ("partition", "delay", "bandwidth", "hold", "hang", "cut", "reset", "re
 
 
 class ProxyProcess:
-    """A Proxy in a process of its own, which ends when we do. Each fault by its name."""
+    """A Proxy in a process of its own, which ends with this one. Each fault is called by its name."""
 
     def __init__(self, target, listen):
         words = [sys.executable, os.path.abspath(__file__), text_of(listen), text_of(target)]

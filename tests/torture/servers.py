@@ -1,4 +1,4 @@
-"""redis-servers of a campaign: started, killed, frozen and asked.
+"""The redis-servers of a campaign: started, killed, frozen and queried.
 
 Each ends with the process that started it. (The kernel means the thread, so one starts them all, and stays.) It is asked
 on a Unix socket, whatever becomes of its network.
@@ -26,7 +26,7 @@ DELETE_SCRIPT = "local v = redis.pcall('GET', KEYS[1]) redis.call('DEL', KEYS[1]
 
 
 def free_ports(count, most=32000):
-    """Below those that the kernel gives to connections, so that none is gone when its server wants it."""
+    """Ports below those that the kernel gives to connections, so that none is taken when its server needs it."""
     taken = []
     while len(taken) < count:
         stream = socket.socket()
@@ -45,14 +45,14 @@ STARTER = concurrent.futures.ThreadPoolExecutor(1)
 
 
 def spawn(words, **options):
-    """Starts what is to end with this process; options as of Popen."""
+    """Starts a process that ends with this one; options as for Popen."""
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     return STARTER.submit(subprocess.Popen, ["setpriv", "--pdeathsig", "KILL", "--"] + words, start_new_session=True,
                           **dict(streams, **options)).result()
 
 
 def wait_until(condition, seconds=SERVE_LIMIT, what="it"):
-    """Until condition() is true; one that fails is false."""
+    """Waits until condition() is true; an exception counts as false."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -65,12 +65,12 @@ def wait_until(condition, seconds=SERVE_LIMIT, what="it"):
         time.sleep(0.02)
 
 
-# So long a server sleeps while its clock is set.
+# A server sleeps this long while its clock is set.
 ASLEEP = 0.4
 
 
 def env_of_clock(directory):
-    """Of a server whose clock can be set."""
+    """For a server whose clock can be set."""
     return dict(os.environ, T=directory, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"])
 
 
@@ -82,7 +82,7 @@ def write_clock(directory, ahead):
 
 
 def set_clock(socket_path, directory, ahead):
-    """From now on it is ahead by so much. Set back to what it was, the server would forget what was taken since.
+    """The clock is this far ahead from now on. If it were set back to its old value, the server would forget later locks.
 
     It is set while the server sleeps. In the middle of a script, a key that is just set would have ended by the time
     at which the script began: a moment that is short in life, but not where each look at the clock reads a file.
@@ -101,11 +101,11 @@ def set_clock(socket_path, directory, ahead):
 
 
 class Server:
-    # By so many seconds its clock is ahead; None: it is the host's.
+    # Its clock is this many seconds ahead; None: it is the host's clock.
     ahead = None
 
     def __init__(self, work_dir, name, arguments=(), port=0, within=()):
-        """`within`: the words before the command that have it run on another host (network.py)."""
+        """`within`: the words before the command that run it on another host (network.py)."""
         for program in ("redis-server", "setpriv"):
             if shutil.which(program) is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
@@ -122,7 +122,7 @@ class Server:
         return os.path.join(self.directory, "sock")
 
     def configure(self, name, lines):
-        """From then on it has its settings from this file, which it may write, and its other arguments."""
+        """From then on it takes its settings from this file, which it may write, and its other arguments."""
         self.configuration = os.path.join(self.directory, name)
         with open(self.configuration, "w", encoding="utf-8") as file:
             file.write("\n".join(["port %d" % self.port, "unixsocket %s" % self.socket_path, "dir %s" % self.directory,
@@ -175,7 +175,7 @@ class Server:
         self.frozen = False
 
     def forget(self):
-        """What it has on its disk."""
+        """What it has on disk."""
         for entry in os.listdir(self.directory):
             path = os.path.join(self.directory, entry)
             if entry.startswith("appendonly"):
@@ -184,7 +184,7 @@ class Server:
                 os.unlink(path)
 
     def ask(self, *words):
-        """One command, on a connection of its own; raises where there is no answer in time."""
+        """One command, on its own connection; raises if there is no reply in time."""
         return ask_once(self.socket_path, *words, connect=0, answer=ASK_LIMIT)
 
     def info(self, section):
@@ -192,7 +192,7 @@ class Server:
         return {name: value for name, colon, value in lines if colon}
 
     def locks(self, prefix="dlock:"):
-        """What is taken there; the companions of locks have a brace before their name."""
+        """The locks there; other keys of dlock start with a brace."""
         return [key[len(prefix):] for key in self.ask("KEYS", prefix + "*")]
 
     def delete(self, key):

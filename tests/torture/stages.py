@@ -1,4 +1,4 @@
-"""All stages by name. A module is loaded when it is asked for: each wants programs of its own."""
+"""All stages by name. A module is loaded only when needed, because each needs other programs."""
 
 import importlib
 
@@ -13,7 +13,7 @@ MODULES = {
 
 
 class Missing(Exception):
-    """A stage cannot be had on this machine; the text says what is missing."""
+    """A stage is not available on this machine; the text says what is missing."""
 
 
 def make(name, work_dir, rng):

@@ -17,7 +17,7 @@ MASTERS = 3
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000
 KEYS_MOST = 100
-# So many slots move at once: more of them would keep the schedule waiting.
+# This many slots move at once: more would delay the schedule.
 MOVES_MOST = 8
 
 
@@ -46,11 +46,11 @@ class Node(Server):
         return dict(line.split(":") for line in self.ask("CLUSTER", "INFO").split("\r\n") if line)
 
     def nodes(self):
-        """Of each node that it knows: its id, and the words after it."""
+        """For each node that it knows: its id, and the rest of its line."""
         return {line.split()[0]: line.split()[1:] for line in self.ask("CLUSTER", "NODES").split("\n") if line}
 
     def slots(self):
-        """A set, as it says itself; not those on their way."""
+        """Its own slots as a set, without those on the move."""
         own = set()
         for word in self.nodes()[self.id][7:]:
             if not word.startswith("["):
@@ -63,7 +63,7 @@ class ClusterStage(Stage):
     name = "cluster"
     waits_for = 0
     deafens = ("refuse-multi",)
-    fence_survives = False  # a counter that is lost is replaced by a clock
+    fence_survives = False  # a lost counter is replaced by a clock
 
     def __init__(self, work_dir, rng):
         work_dir = os.path.join(work_dir, self.name)
@@ -99,7 +99,7 @@ class ClusterStage(Stage):
                 "--wait-replicas=%d" % self.waits_for]
 
     def is_whole(self):
-        """Each slot has a master, each master a replica that has all, and each node knows that."""
+        """Each slot has a master, each master a replica with all data, and each node knows this."""
         masters = [node for node in self.nodes if node.is_master()]
         if len(masters) != MASTERS or sum(len(node.slots()) for node in masters) != SLOTS:
             return False
@@ -111,7 +111,7 @@ class ClusterStage(Stage):
                 return False
             if node not in masters and node.info("replication")["master_link_status"] != "up":
                 return False
-            # An old view of who has the slots goes by with the next gossip.
+            # The next gossip replaces an old view of the slots.
             if any(self.owner_in(known, slot) != self.owner(masters, slot).id for slot in (0, SLOTS // 2, SLOTS - 1)):
                 return False
         return all(node.info("replication")["connected_slaves"] == "1" for node in masters)
@@ -144,7 +144,7 @@ class ClusterStage(Stage):
     # -- slots on their way --
 
     def slots_in_use(self):
-        """Those of keys that are there."""
+        """The slots with keys."""
         return sorted({slot_of(key) for node in self.masters() for key in node.ask("KEYS", "*")})
 
     def begin_move(self, slot, masters, rng):
@@ -156,7 +156,7 @@ class ClusterStage(Stage):
         return "slot %d from %s to %s" % (slot, source.name, target.name)
 
     def move_keys(self, slot, most=None):
-        """The keys that are there, one by one, or only so many of them."""
+        """The keys of a slot, one by one, or only so many of them."""
         source, target, _ = self.moving[slot]
         for key in source.ask("CLUSTER", "GETKEYSINSLOT", slot, KEYS_MOST)[:most]:
             source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 2000)
@@ -171,7 +171,7 @@ class ClusterStage(Stage):
         del self.moving[slot]
 
     def move_slots(self, rng, steps):
-        """Some slots in use begin to move; steps: what else is done by now."""
+        """Some used slots start to move; steps: what else has been done by now."""
         words, slots, masters = [], self.slots_in_use(), self.masters()
         for slot in sorted(rng.sample(slots, min(len(slots), MOVES_MOST))):
             words.append(self.begin_move(slot, masters, rng))
@@ -200,7 +200,7 @@ class ClusterStage(Stage):
         return begin
 
     def fail_over(self, how=()):
-        """By hand: the replica waits until it has all, and the master takes nothing meanwhile. With TAKEOVER it
+        """By hand: the replica waits until it has all data, and the master accepts nothing meanwhile. With TAKEOVER it
         does not wait."""
         def begin(rng):
             master = rng.choice(self.masters())
@@ -211,7 +211,7 @@ class ClusterStage(Stage):
         return begin
 
     def elected(self, do):
-        """A master is gone, until the others have elected its replica; nobody has asked for it."""
+        """A master goes down until the others have elected its replica by themselves."""
         def begin(rng):
             master = rng.choice(self.masters())
             replica = self.replica_of(master)

@@ -1,4 +1,4 @@
-"""Lock files in a directory of our own, on a small file system where one can be mounted."""
+"""Lock files in a private directory, on a small file system if one can be mounted."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ RENAME_EXCHANGE, AT_FDCWD = 2, -100
 
 
 def exchange(one, other):
-    """Both have the other's name from the same moment on, so that it is known whose file was replaced."""
+    """Exchanges the two names at one moment, so that it is known whose file was replaced."""
     if ctypes.CDLL(None, use_errno=True).renameat2(AT_FDCWD, one.encode(), AT_FDCWD, other.encode(), RENAME_EXCHANGE) != 0:
         os.unlink(one)
         raise OSError(ctypes.get_errno(), "renameat2", other)
@@ -26,7 +26,7 @@ class FileStage(Stage):
     name = "file"
     namespaces = True
     removal_resumes = True
-    # A directory that went takes the table of fences along.
+    # A removed directory takes the table of fences with it.
     forgets = ("directory removed",)
     may_give = {"disk full": (70, 71, 73), "read-only": (70, 71, 73, 77), "directory removed": (70, 71, 73),
                 "directory without permissions": (73, 77), "garbage": (69, 70, 73), "truncated": (69, 70, 73)}
@@ -53,7 +53,7 @@ class FileStage(Stage):
         return os.path.join(self.path, "%s%s.lock" % (PREFIX, lock))
 
     def remove(self, lock):
-        # Moved away first, so that the record read is of the file that was removed.
+        # Moved away first, so that the record that is read belongs to the removed file.
         try:
             os.rename(self.file_of(lock), self.taken)
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class FileStage(Stage):
         return self.tokens_taken()
 
     def overwrite(self, lock):
-        """Another file is in the place of the lock's, as an editor or a restored backup would put it."""
+        """Puts another file in place of the lock's, as an editor or a restored backup would."""
         with open(self.taken, "w", encoding="ascii"):
             pass
         exchange(self.taken, self.file_of(lock))
@@ -74,7 +74,7 @@ class FileStage(Stage):
         return sorted({word for word in text.replace("=", " ").split() if word.startswith("run-")})
 
     def is_held_by(self, lock, pid):
-        """As the kernel says: it shows the locks of an open file, and not those that are waited for."""
+        """According to the kernel, which shows the locks of an open file, but not those that are waited for."""
         with contextlib.suppress(OSError):
             inode = ":%d " % os.stat(self.file_of(lock)).st_ino
             for path in glob.glob("/proc/%d/fdinfo/*" % pid):
@@ -143,7 +143,7 @@ class FileStage(Stage):
             os.unlink(os.path.join(self.top, "filler"))
 
     def make_read_only(self, _rng):
-        # Refused while files are open for writing: a bind mount is read-only all the same.
+        # This is refused while files are open for writing; a bind mount becomes read-only all the same.
         if not self.mount("mount", "-o", "remount,ro", self.top):
             self.mount("mount", "--bind", self.top, self.top)
             self.mount("mount", "-o", "remount,bind,ro", self.top)

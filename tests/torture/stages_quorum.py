@@ -19,16 +19,16 @@ from servers import ALWAYS_KEPT, Server, free_ports
 from stage import Fault, Stage
 
 PAUSE_MS = 400
-# So many seconds a server's clock is set, which is more than a lease.
+# A server's clock is set by this many seconds, which is more than a lease.
 CLOCK_STEP = 3
 
 
 class Quorum(Stage):
-    """What both kinds have in common: the faults of servers."""
+    """What both kinds share: the faults of servers."""
 
     slots = in_order = False
     progress = 6.0
-    fence_survives = False  # a counter that is lost is replaced by a clock
+    fence_survives = False  # a lost counter is replaced by a clock
     stands_on = 6.0
     deafens = ("refuse-multi",)
     sets_back = {"clock-back-minority": CLOCK_STEP}
@@ -56,7 +56,7 @@ class Quorum(Stage):
         return ["--redis=" + url for url in self.urls()]
 
     def each(self, do, rng, number):
-        """Does it to so many servers, drawn; says which."""
+        """Acts on this many servers, drawn at random; returns which."""
         chosen = sorted(rng.sample(range(len(self.servers)), number))
         for place in chosen:
             do(place)
@@ -117,7 +117,7 @@ class Quorum(Stage):
         return sorted({lock for server in self.servers for lock in server.locks()})
 
     def remove(self, lock):
-        """Where it can be reached: what has been removed is to be told of, whatever becomes of the rest. A list of tokens
+        """Removes the lock where it can be reached: a removal must be reported, whatever happens to the rest. A list of tokens
         where servers had different ones."""
         tokens = []
         for server in self.servers:
@@ -125,7 +125,7 @@ class Quorum(Stage):
                 with contextlib.suppress(OSError, RuntimeError, ValueError):
                     tokens.append(server.delete("dlock:" + lock))
         tokens = [token for token in tokens if token is not None]
-        # The rest may be out of reach, of us and of its holder.
+        # The rest may be unreachable for this program and for its holder.
         self.surely_removed = len(tokens) == len(self.servers) and len(set(tokens)) == 1
         tokens = sorted(set(tokens))
         return tokens if len(tokens) > 1 else tokens[0] if tokens else None

@@ -1,4 +1,4 @@
-"""One redis-server of our own on a Unix socket.
+"""One redis-server on a Unix socket.
 
 "redis": without persistence.
 "redis-aof": with a log of every write, and behind a proxy, so that the network can fail while the store loses nothing.
@@ -21,11 +21,11 @@ OVERWRITE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('SET', KEYS
 HEAL_LIMIT = 20.0
 PATIENCE = 2.0
 LOCK_OF_KEY = re.compile(r"^\{?dlock:([^}]*)")
-# Kept on purpose, with an expiry: fences, counters, what is known of those who wait.
+# Kept on purpose, with an expiry: fences, counters, what is known about waiters.
 COMPANIONS = (":meta", ":counts", ":queue", ":waiters", ":claim")
 
 
-# The clock of the server is set by so many seconds: more than a lease, less than it takes to look for what is left.
+# The server's clock is set by this many seconds: more than a lease, less than the time until the search for leftovers.
 CLOCK_STEPS = (1, 2, 3)
 # The certificate is so old, in seconds.
 OLD_CERTIFICATE = 2 * 86400
@@ -37,7 +37,7 @@ class RedisStage(Stage):
     proxy = None
     sets_back = {"clock back": max(CLOCK_STEPS)}
     deafens = ("refuse multi",)
-    # After these, fences rise by the clock alone.
+    # After these, only the clock makes fences rise.
     forgets = ("kill", "flushall", "evict", "delete some")
 
     def __init__(self, work, _rng):
@@ -58,7 +58,7 @@ class RedisStage(Stage):
             env=env_of_clock(self.work))
 
     def more(self):
-        """Of the server's arguments."""
+        """For the server's arguments."""
         return []
 
     def set_clock(self, seconds):
@@ -97,7 +97,7 @@ class RedisStage(Stage):
             Fault("delete some", True, self.delete_some, self.nothing),
             Fault("clock back", False, lambda rng: self.set_clock(-rng.choice(CLOCK_STEPS)), self.nothing),
             Fault("clock forward", True, lambda rng: self.set_clock(rng.choice(CLOCK_STEPS)), self.nothing),
-            # As where the permissions of users are edited: each change of them holds for connections that are there, too.
+            # As if users' permissions are edited: each change applies to existing connections, too.
             Fault("refuse multi", False, lambda _rng: self.ask("ACL", "SETUSER", "default", "-multi"), self.allow_multi),
             Fault("no more clients", False, lambda _rng: self.ask("CONFIG", "SET", "maxclients", 10), self.clients),
         ]
@@ -132,7 +132,7 @@ class RedisStage(Stage):
         count = 0
         try:
             for one in choose(self.clients_but_this(client)):
-                with contextlib.suppress(RuntimeError):  # gone by itself
+                with contextlib.suppress(RuntimeError):  # it has gone by itself
                     client.ask("CLIENT", "KILL", "ID", one)
                     count += 1
         finally:
@@ -146,7 +146,7 @@ class RedisStage(Stage):
         return self.kill_clients(lambda ids: ids)
 
     def pause(self, rng):
-        # Of all, also of the command that would end it.
+        # For all commands, even the one that would end it.
         milliseconds = rng.choice((50, 300, 1000, 4000))
         self.ask("CLIENT", "PAUSE", milliseconds, "ALL")
         return "for %d ms" % milliseconds
@@ -169,7 +169,7 @@ class RedisStage(Stage):
         self.ask("CONFIG", "SET", "maxmemory", "0")
 
     def clients(self):
-        # A connection of our own may be one too many.
+        # This program's own connection may be one too many.
         end = time.monotonic() + HEAL_LIMIT
         while time.monotonic() < end:
             with contextlib.suppress(OSError, RuntimeError):
@@ -209,7 +209,7 @@ class RedisStage(Stage):
                 time.sleep(0.01)
 
     def locks(self):
-        """Locks and places, entries of queues, and keys that would never go."""
+        """Locks and places, entries of queues, and keys without an expiry."""
         left = []
         for key in self.ask("KEYS", "*"):
             if not key.endswith(COMPANIONS):
@@ -229,7 +229,7 @@ class RedisStage(Stage):
 
 
 class RedisAofStage(RedisStage):
-    """What it has said it has also written, so that a restart loses nothing."""
+    """Whatever it has confirmed it has also written, so a restart loses nothing."""
 
     name = "redis-aof"
     persistent = True
@@ -265,7 +265,7 @@ class RedisAofStage(RedisStage):
             self.network("delay", lambda proxy, _rng: proxy.delay(0.02, 0.02)),
             self.network("bandwidth", lambda proxy, _rng: proxy.bandwidth(20000)),
             self.network("cut replies", lambda proxy, rng: proxy.cut(rng.randrange(1, 400))),
-            # A take is some 1,000 bytes, so that one sent together with another request is cut off from it.
+            # A request is about 1,000 bytes, so one that is sent together with another is cut off from it.
             self.network("cut requests", lambda proxy, rng: proxy.cut(rng.randrange(1, 3000), UP)),
         ]
 

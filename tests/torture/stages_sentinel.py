@@ -28,14 +28,14 @@ SENTINEL_LINES = [
     "sentinel failover-timeout %s 4000" % MASTER,
     "sentinel parallel-syncs %s 2" % MASTER,
 ]
-# Replicas log in as a user of their own: without it they are cut off, and nobody else is.
+# Replicas log in as their own user: without it, only they are cut off.
 SERVER_LINES = ["masteruser replica", "masterauth replica", "user replica on >replica +psync +replconf +ping",
                 "repl-diskless-sync-delay 0", "repl-timeout 3", "protected-mode no", "save \"\"", "appendonly yes",
                 "appendfsync always"]
 
 
 class Replicated(Server):
-    """Its role outlasts a restart, in its configuration file, which Sentinels have it write."""
+    """Its role survives a restart in its configuration file, which Sentinels make it write."""
 
     def __init__(self, work_dir, name, host, port, within):
         super().__init__(work_dir, name, (), port, within)
@@ -61,7 +61,7 @@ class SentinelStage(Stage):
     name = "sentinel"
     waits_for = 0
     deafens = ("refuse-multi",)
-    fence_survives = False  # a counter that is lost is replaced by a clock
+    fence_survives = False  # a lost counter is replaced by a clock
     on_hosts = False
 
     def __init__(self, work_dir, rng):
@@ -133,7 +133,7 @@ class SentinelStage(Stage):
     # -- faults --
 
     def fault(self, name, do, may_lose=False):
-        """Sentinels may replace a master that is cut off from them for a moment, which no fault has asked for."""
+        """Sentinels may replace a master that is cut off from them for a moment, which no fault has requested."""
         def begin(rng):
             self.exclusive = self.exclusive and not may_lose
             begin.before = self.master()
@@ -189,7 +189,7 @@ class SentinelStage(Stage):
         return server.name
 
     def fail_over(self, _rng):
-        """Asked for, where the master is well: the replica does not wait for what is on its way."""
+        """Requested while the master is well: the replica does not wait for data on their way."""
         old = self.master()
 
         def asks():
@@ -204,7 +204,7 @@ class SentinelStage(Stage):
         return "%s to %s" % (old.name, self.named_by(self.sentinels[0]).name)
 
     def cut_off_replicas(self, _rng):
-        """They cannot reach the master; all others can."""
+        """The Sentinels cannot reach the master; everybody else can."""
         master = self.master()
         master.ask("ACL", "SETUSER", "replica", "off")
         master.ask("CLIENT", "KILL", "TYPE", "replica")
@@ -233,7 +233,7 @@ class SentinelStage(Stage):
         wait_until(self.is_whole, what="one master that all follow")
 
     def is_whole(self):
-        """A master that comes back after a failover is told to follow after some 8 s; an operator is quicker."""
+        """A master that comes back after a failover is told to follow only after about 8 s; an operator is quicker."""
         master = self.named_by(self.sentinels[0])
         if any(self.named_by(sentinel) is not master for sentinel in self.sentinels) or not master.is_master():
             return False

@@ -1,4 +1,4 @@
-"""What a dlock has around it from its beginning, drawn for its run: limits, a clock, a sandbox, namespaces."""
+"""What surrounds a dlock from its start, drawn for its run: limits, a clock, a sandbox, namespaces."""
 
 import os
 import subprocess
@@ -7,27 +7,27 @@ import time
 from orphans import command_of, family
 from servers import spawn, write_clock
 
-# Soft limits, for prlimit(1): most of them leave dlock enough, some do not; and none of memory to a sanitizer.
+# Soft limits, for prlimit(1): most of them leave dlock enough, some do not; a sanitizer gets none of memory.
 LIMITS = tuple("--nofile=%d:1024" % number for number in (3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24))
 if not os.environ.get("SANITIZER"):
     LIMITS += tuple("--as=%d:unlimited" % (megabytes << 20) for megabytes in (4, 6, 8, 12, 16, 32, 64))
     LIMITS += tuple("--stack=%d:unlimited" % (kilobytes << 10) for kilobytes in (128, 256, 512))
-# By so many seconds the wall clock is wrong.
+# The wall clock is wrong by this many seconds.
 CLOCKS = (-86400, -3600, -5, 5, 3600, 86400)
 UMASKS = ("0", "077", "0177", "0277", "0777")
-# For refuse_call, and whether dlock can do without.
+# For refuse_call, and whether dlock can do without the call.
 CALLS = ("clone3", "inotify_add_watch", "inotify_init1", "pidfd_open", "pidfd_send_signal", "vfork")
 NEEDED = ("timerfd_create",)
 CALLS_REFUSED = tuple("%s:%s" % (error, call) for error in ("EPERM", "ENOSYS") for call in CALLS + NEEDED)
-# By so many seconds the boot clock of another time namespace is ahead.
+# The boot clock of another time namespace is ahead by this many seconds.
 AHEAD = 7200
 TICK = 0.02
 IN_MOUNTS = ["unshare", "-m", "sh", "-c"]
 
 
 class Surroundings:
-    """Each kind is a method that returns the words before a command and what its environment has beside, or None: there is
-    no such thing here."""
+    """Each kind is a method that returns the words before a command and additions to its environment, or None: it is
+    not available here."""
 
     def __init__(self, work, helpers):
         self.work, self.helpers = work, helpers
@@ -62,7 +62,7 @@ class Surroundings:
 
     @staticmethod
     def umask(value):
-        # Root may read whatever the mode is, so that this would change nothing for it.
+        # Root may read everything whatever the mode, so this would change nothing for root.
         as_owner = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
         return as_owner + ["sh", "-c", 'umask "$1" && shift && exec "$@"', "sh", value], {}
 

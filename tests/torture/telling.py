@@ -1,10 +1,10 @@
-"""What a checker says of a history."""
+"""What a checker reports about a history."""
 
 from figures import Table
 
 
 def tell(checker, complaints_most=40):
-    """Prints it, and returns whether all was as promised."""
+    """Prints the report, and returns whether everything was as promised."""
     wrong, history = checker.wrong, checker.history
     if not any(counts["takes"] for counts in checker.counts.values()):
         wrong.append(("", "nothing was ever taken"))
@@ -53,7 +53,7 @@ def tell_backend(checker, backend, counts):
         print("  at once by design: %d (%s)" % (number, reason))
 
 
-# The reasons why two may be at once, by a word that is in them, in the order and the words of doc/reliability.md.
+# The reasons why two may overlap, by a word in each, in the order and the words of doc/reliability.md.
 REASONS = ("daemon", "dying", "frozen", "taken away", "lost")
 
 
