@@ -32,7 +32,9 @@ while [ $i -lt 10 ]; do sleep 0.1; i=$((i + 1)); done; echo went on'
     script script '"$@" -t 60 job ./count CONT; echo script done $?'
     script deaf 'trap "" TSTP; echo begun; read line; echo got=$line'
     script reader 'read line; echo got=$line'
-    script sleeper 'echo begun; exec sleep 60'
+    # timeout(1) ends without its command on a signal that comes before its fork(2) has returned. So the command
+    # begins once its parent sleeps.
+    script sleeper 'until grep -q "^State:.S" /proc/$PPID/status; do sleep 0.01; done; echo begun; exec sleep 60'
 }
 # script NAME TEXT: puts commands into files, because three shells quote in three ways.
 script() { printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1"; }
