@@ -6,7 +6,7 @@ TESTS=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${DLOCK:=$TESTS/../src/dlock}"
 : "${HELPERS:=$TESTS/helpers}"
 export HELPERS
-# A pipe without a writer: a shell that reads from it sleeps without starting a process.
+# A pipe without a writer: a shell that reads from it sleeps without executing a program.
 NEVER=${BATS_RUN_TMPDIR:-/dev/null}/never
 [ -p "$NEVER" ] || mkfifo -m 666 "$NEVER" 2>/dev/null || true
 
@@ -74,7 +74,10 @@ wait_until() {
         if ((tries++ < 10)); then rest 0.01; elif ((tries < 40)); then rest 0.03; else rest 0.1; fi
     done
 }
-rest() { read -rt "$1" <>"$NEVER" || true; }
+# If the time is over before read has begun to wait, bash 5.2 gives itself a signal mask at random. With SIGCHLD in it,
+# children that have ended stay zombies, and with other signals, processes that the test starts do not get them. So the
+# mask is that of a subshell.
+rest() { (read -rt "$1" <>"$NEVER") || true; }
 
 # let_others_into FOLDER: opens the folders that bats has made above FOLDER to other users. False if the test cannot
 # become another user, or if that user cannot reach the folder or the program.
@@ -315,9 +318,11 @@ equals() {
     }
 }
 
-# hold NAME: makes the command $T/NAME.sh, which creates $T/NAME and runs until $T/NAME.end exists.
-hold() { printf '#!%s\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do read -rt 0.03 <>"%s" || true; done\n' \
-    "$BASH" "$T/$1" "$T/$1" "$T/$1" "$T/$1" "$NEVER" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
+# hold NAME: makes the command $T/NAME.sh, which creates $T/NAME and runs until $T/NAME.end exists. In Perl, which
+# sleeps without a process and, unlike the read of rest(), keeps its signal mask.
+# shellcheck disable=SC2016
+hold() { printf '#!%s\nopen my $f, ">", q{%s.tmp}; print $f "$$\\n"; close $f; rename q{%s.tmp}, q{%s}; select undef, undef, undef, 0.03 until -e q{%s.end}\n' \
+    "$(type -P perl)" "$T/$1" "$T/$1" "$T/$1" "$T/$1" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
 
 # hold_lock NAME [DLOCK ARGUMENTS...]: holds the lock in the background; HOLDER is the pid. NAME is empty with --lock-file.
 hold_lock() {
