@@ -44,9 +44,12 @@ common_setup() {
     for folder in "${folders[@]}"; do [ ! -x "$folder" ] || PATH+=:$folder; done
 }
 
+# Kills what the test has started in the background and not disowned, and what it has noted in $T/*.pid.
 common_teardown() {
-    local file
+    local file jobs
+    mapfile -t jobs < <(jobs -rp)
     disown -a # otherwise bash reports each process that is killed
+    [ ${#jobs[@]} -eq 0 ] || kill -KILL "${jobs[@]}" 2>/dev/null || true
     for file in "$T"/*.pid; do
         [ -e "$file" ] || continue
         kill -KILL "$(cat "$file")" 2>/dev/null || true
