@@ -118,14 +118,15 @@ TURN = [
     row("a newer format that cannot be read further", {**FREE, **W, "waiters w": "%d and more" % NEWER}, take("B"), ["newer", NEWER], {},
         {"w": ["turn"]}),
     row("a newer format while it is held", {**A, **waiting("w", number=NEWER)}, take("B"), by_a(ahead=1)),
-    row("the first one takes it", {**FREE, **waiting("b", turn=700)}, queue(came=us(-5000)), taken(), {**FREED_BY_B, **left_queue("b")}),
+    row("the first one takes it", {**FREE, **waiting("b", turn=700)}, queue(came=us(-5000)), taken(), {**FREED_BY_B, **left_queue("b")},
+        plain=True),
     row("the first one takes it without having been called", {**FREE, **waiting("b")}, queue(came=us(-5000)), taken(),
-        {**FREED_BY_B, **left_queue("b")}),
+        {**FREED_BY_B, **left_queue("b")}, plain=True),
     row("the first one takes it, and the next hears how long", {**FREE, **waiting("b"), **V}, queue(came=us(-5000)), taken(),
-        {**FREED_BY_B, **left_queue("b")}, {"v": [HELD_60]}),
+        {**FREED_BY_B, **left_queue("b")}, {"v": [HELD_60]}, plain=True),
     row("the first one takes it, and the next is dead", {**FREE, **waiting("b"), **waiting("w", came=-4500, alive=False), **V}, queue(came=us(-5000)),
         taken(),
-        {**FREED_BY_B, **left_queue("b"), **left_queue("w")}, {"v": [HELD_60]}),
+        {**FREED_BY_B, **left_queue("b"), **left_queue("w")}, {"v": [HELD_60]}, plain=True),
     row("the dead before it are dropped", {**FREE, **waiting("w", alive=False), **waiting("b", came=-4000)}, queue(came=us(-4000)), taken(),
         {**FREED_BY_B, **left_queue("w"), **left_queue("b")}),
     row("it comes behind another, and has joined the queue", {**FREE, **W, **waiting("b", came=-4000, asked=-900)}, queue(came=us(-4000)),
@@ -226,7 +227,7 @@ NEAR = [
     row("to 65 with itself", {**A, **waiting("b", came=-9500), **crowd(66)}, SEEN, *SEES, {"w%d" % i: ["seen"] for i in range(1, 65)}),
     row("one that asks for another reason says nothing", {**A, **waiting("b", came=-9500), **crowd(2)}, queue(came=us(-9500)), *SEES),
     row("it takes the lock: nobody needs to hear that", {**FREE, **waiting("b", came=-9500), **crowd(2)}, SEEN, taken(),
-        {**FREED_BY_B, **left_queue("b")}, {"w1": [HELD_60]}),
+        {**FREED_BY_B, **left_queue("b")}, {"w1": [HELD_60]}, plain=True),
 ]
 
 TABLES = {"join the queue": JOIN, "turn": TURN, "turn to share": SHARED, "near": NEAR}

@@ -312,14 +312,15 @@ SHARES = [
 
 W = waiting("w")
 HAND_ON = [
-    row("the first waiter is called", {**A, **W}, release("A", "a"), RELEASED, {**OUT, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("the first waiter is called", {**A, **W}, release("A", "a"), RELEASED, {**OUT, "waiters w": waiter(turn=1500)}, {"w": ["turn"]},
+        plain=True),
     row("by the slower way", {**A, **W}, release("A", "a", may_come=True), RELEASED,
         {**OUT, **WITHDRAWN, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
     row("those behind it are not called with it, however long they have been silent",
         {**A, **waiting("w", asked=-20000), **waiting("v", came=-4000, asked=-20000)}, release("A", "a"), RELEASED,
-        {**OUT, "waiters w": waiter(asked=-20000, turn=1500)}, {"w": ["turn"]}),
+        {**OUT, "waiters w": waiter(asked=-20000, turn=1500)}, {"w": ["turn"]}, plain=True),
     row("one of two is called", {**A, **W, **waiting("v", came=-4000)}, release("A", "a"), RELEASED,
-        {**OUT, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+        {**OUT, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}, plain=True),
     row("kept: the first one hears how long", {**A, **W}, release("A", "a", hold=5000), RELEASED,
         {**NOTED, "meta record": kept(), "lock ends": at(5000)}, {"w": [Has("^held (5000|4...)$")]}),
     row("kept: the first one is dead, and the next hears it", {**A, **waiting("w", alive=False), **waiting("v", came=-4000)},

@@ -56,10 +56,10 @@ def read_scripts(path):
 
 def part_of(text, part):
     """The script without the fast path, or the fast path alone; None if the script has none."""
-    way = re.search(r"local (\w+)=\w+\(\)\nif \1 then return \1 end\n", text)
+    way = re.search(r"local (\w+)=(\w+\(\))\n.*?\nif \1 then\n.*?\nreturn \1\nend\n", text, re.S)
     if not way:
         return None
-    return text[:way.start()] + text[way.end():] if part == "--rest" else text[:way.end()] + "return {'not plain'}"
+    return text[:way.start(2)] + "nil" + text[way.end(2):] if part == "--rest" else text[:way.end()] + "return {'not plain'}"
 
 
 def part_row(row, part):

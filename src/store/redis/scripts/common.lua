@@ -2,15 +2,8 @@
 
 -- include keys.lua meta.lua
 
-local SHARED = 'dlock:shared:'
-
 local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and reply.err:find('WRONGTYPE', 1, true)
-end
-
-local function now_ms()
-  local time = call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
 -- A key of another type is some kind of lock of another client. It counts as '', which is never an
@@ -18,10 +11,6 @@ end
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
-end
-
-local function is_shared()
-  return value and value:sub(1, #SHARED) == SHARED
 end
 
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end

@@ -55,7 +55,14 @@
 
 local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
 local call, try = redis.call, redis.pcall -- an error ends the script; an error is the reply
+local known -- the contents of meta, as meta.lua has read them
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
+local SHARED = 'dlock:shared:'
+
+local function now_ms()
+  local time = call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
 
 -- "%d" would cut a time in milliseconds to 32 bits on a 32-bit server.
 local function whole(value)
@@ -83,3 +90,7 @@ end
 
 -- A value, false, or an error, which common.lua judges.
 local value = try('GET', lock)
+
+local function is_shared()
+  return value and value:sub(1, #SHARED) == SHARED
+end

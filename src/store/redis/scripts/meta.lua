@@ -6,7 +6,7 @@
 local found = try('HMGET', meta, 'format', 'owner', 'record', 'unended', 'fence', 'mode', 'slots', 'kept', 'pause_ends', 'spent',
   'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms', 'run', 'success', 'success_fence', 'failures', 'runs', 'history')
 local no_meta = found.err and found
-local known = no_meta and {} or {format = found[1], owner = found[2], record = found[3], unended = found[4], fence = found[5],
+known = no_meta and {} or {format = found[1], owner = found[2], record = found[3], unended = found[4], fence = found[5],
   mode = found[6], slots = found[7], kept = found[8], pause_ends = found[9], spent = found[10], withdrawn = found[11],
   takes = found[12], losses = found[13], waited_ms = found[14], held_ms = found[15], run = found[16], success = found[17],
   success_fence = found[18], failures = found[19], runs = found[20], history = found[16] and found[21]}

@@ -43,22 +43,30 @@ local function note_release(who)
     'held_ms', plus(known.held_ms, held), 'losses', plus(known.losses, ends == 'lost' and 1 or 0), memory()))
 end
 
--- Most releases are of an exclusive lock without waiters. As in take.lua, these are decided here.
+-- Most releases are of an exclusive lock. As in take.lua, these are decided here.
 local function release_plainly()
-  if value ~= token or outside or given_up or may_come or try('ZRANGE', queue, 0, 0)[1] then return nil end
+  if value ~= token or outside or given_up or may_come then return nil end
   if known.owner ~= token or newer(known.format) then return nil end
   local holder = fields_in(known.record or '')
   if holder.take ~= id or holder.released or holder.slot or newer(holder.format) or (hold or number(holder.hold)) > 0 then return nil end
   call('DEL', lock)
-  known.record = ''
+  value, known.record = false, ''
   note_release(holder)
   return {'released', 'now', unwritten}
 end
 
 local plain = release_plainly()
-if plain then return plain end
+local first = try('ZRANGE', queue, 0, 0)[1]
+if plain and not first then return plain end
 
--- include common.lua holders.lua queue.lua
+-- include queue.lua
+
+if plain then
+  hand_on(now_ms(), first)
+  return plain
+end
+
+-- include common.lua holders.lua
 
 local holder = known.owner == token and last_holder() or nil
 

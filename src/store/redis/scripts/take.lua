@@ -73,11 +73,12 @@ local function take_exclusive(last, takes, waits, run)
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
--- Most takes find a lock that was released, and no waiters. These are decided here, because the
--- server would take longer to load the rest of the script than to run this part. Nil: the rest must
--- decide.
+-- Most takes find a lock that was released, and no waiter that comes before them. These are decided
+-- here, because the server would take longer to load the rest of the script than to run this part.
+-- Nil: the rest must decide.
+local first = try('ZRANGE', queue, 0, 0)[1]
 local function take_plainly()
-  if value ~= false or mode ~= 'exclusive' or refusal == 'queues' or once_per > 0 or try('ZRANGE', queue, 0, 0)[1] then return nil end
+  if value ~= false or mode ~= 'exclusive' or once_per > 0 or (first or id) ~= id then return nil end
   local found = try('HMGET', meta, 'format', 'mode', 'unended', 'pause_ends', 'spent', 'withdrawn', 'fence', 'takes', 'waited_ms', 'run')
   if found.err then return nil end
   local format, last_mode, unended, pause_ends, spent, withdrawn, last, takes, waits, run = unpack(found)
@@ -87,9 +88,16 @@ local function take_plainly()
 end
 
 local plain = take_plainly()
-if plain then return plain end
+if plain and not first then return plain end
 
--- include common.lua holders.lua queue.lua
+-- include queue.lua
+
+if plain then
+  leave(id, now)
+  return plain
+end
+
+-- include common.lua holders.lua
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- This take was held up on its way and has been given up meanwhile: no process is left to release
