@@ -136,7 +136,7 @@ bool child_guard_orphans(struct child *child, const char *held)
 void child_dismiss_guard(const struct child *child)
 {
     if (child->orphan_guard >= 0)
-        kill(child->orphan_guard, SIGKILL);
+        atomic_store(&child->page->dismissed, true);
 }
 
 void child_close(struct child *child)

@@ -32,9 +32,11 @@
  *   dlock is killed -> the kernel wakes the guard, which kills the processes until none is left.
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
  *   dlock is killed while it kills them -> the guard kills the processes that dlock has stopped.
- *   the command ends -> dlock kills the guard, releases the lock, and waits for the guard. A
+ *   the command ends -> dlock dismisses the guard on the page, releases the lock, and only then
+ *       kills the guard, whose end would take a processor from the server and the next waiter. A
  *       guard that outlived dlock would remain as a zombie in a container whose pid 1 does not
  *       reap.
+ *   dlock is killed after it has dismissed the guard -> the guard ends, and kills nothing.
  *   the guard is killed -> dlock continues without it. */
 #include "process/process_int.h"
 
@@ -297,6 +299,8 @@ __attribute__((noreturn)) static void guard_orphans(struct guard *guard)
         (void)tree_left(&guard->tree);
         interval = duration_doubled(interval, look_most);
     } while (wait_for_end(guard, interval));
+    if (atomic_load(&guard->page->dismissed))
+        _exit(0);
     kill_all(guard, find_marked);
 }
 

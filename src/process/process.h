@@ -91,8 +91,8 @@ bool child_pass_signals_on(struct child *child);
  * continued. So the shell sees a stopped job, and fg continues it. */
 void child_stop_with_command(struct child *child);
 
-/* Ends the guard beside the command, without waiting for it: processes that are left now are meant
- * to stay. */
+/* From now on the guard beside the command kills nothing: processes that are left are meant to stay.
+ * The guard ends with dlock, or in child_close(). */
 void child_dismiss_guard(const struct child *child);
 
 void child_close(struct child *child);

@@ -22,6 +22,7 @@ struct guard_page {
     atomic_int stopped_by; /* the signal that has stopped the command; 0: it runs */
     atomic_int ended;      /* set after status */
     atomic_int status;     /* the command's wait status */
+    atomic_bool dismissed; /* the guard beside the command kills nothing any more */
     /* Used until exec, by spawn() and the command's process: */
     const struct command *plan;
     pid_t parent;

@@ -34,10 +34,10 @@
  * The release comes first. When the command has ended, others wait for the lock, and must not wait
  * until the watch thread and the guard beside the command have ended. Orders:
  *
- *   expiry_judge() has seen whether the lease lasted -> the guard is killed (before that, it
+ *   expiry_judge() has seen whether the lease lasted -> the guard is dismissed (before that, it
  *       would still kill what a killed dlock leaves) -> the release -> both are waited for.
- *   dlock is killed between kill(2) and the release -> the guard can run no more, so the
- *       processes that the command has left live on, as after a release. A file lock is free
+ *   dlock is killed between the dismissal and the release -> the guard ends and kills nothing, so
+ *       the processes that the command has left live on, as after a release. A file lock is free
  *       once both have ended; a lock in Redis is held until its lease ends.
  *   dlock is killed after the release -> the same, and the lock is free.
  *   --tree -> the command counts as ended when its last descendant has; its guard, the parent,

@@ -195,31 +195,39 @@ ssize_t write(int fd, const void *bytes, size_t size)
     return syscall(SYS_write, fd, bytes, size);
 }
 #elif defined FAULT_killed_at_end
-/* dlock is killed after it has reaped the command if $FAULT_AT is "reaped"; otherwise after it has
- * killed the guard beside the command. */
+/* dlock is killed after it has reaped the command if $FAULT_AT is "reaped"; if it is "dismissed",
+ * after it has dismissed the guard beside the command. If it is "released", dlock stops before it
+ * kills the guard. */
 static pid_t first;
+static bool reaped;
 __attribute__((constructor)) static void note_first(void)
 {
     first = getpid();
 }
-static void die_at(const char *at)
+static void raise_at(const char *at, int number)
 {
     if (getpid() == first && strcmp(getenv("FAULT_AT"), at) == 0)
-        raise(SIGKILL);
+        raise(number);
 }
 int kill(pid_t pid, int number)
 {
-    int result = (int)syscall(SYS_kill, pid, number);
     if (number == SIGKILL)
-        die_at("guard_killed");
-    return result;
+        raise_at("released", SIGSTOP);
+    return (int)syscall(SYS_kill, pid, number);
 }
 pid_t waitpid(pid_t pid, int *status, int options)
 {
     pid_t found = (pid_t)syscall(SYS_wait4, pid, status, options, NULL);
+    reaped |= found > 0;
     if (found > 0)
-        die_at("reaped");
+        raise_at("reaped", SIGKILL);
     return found;
+}
+int signalfd(int fd, const sigset_t *set, int flags)
+{
+    if (reaped) /* the release begins */
+        raise_at("dismissed", SIGKILL);
+    return (int)syscall(SYS_signalfd4, fd, set, _NSIG / 8, flags);
 }
 #elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open || defined FAULT_pidfd_send_signal
 #ifdef FAULT_killed_at_kill

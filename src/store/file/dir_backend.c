@@ -54,7 +54,7 @@
  *     process.
  *   W is frozen before it enters the section to give up, and others acquire the lock -> W looks at
  *     the file again in the section, and leaves their file alone.
- *   A leaves -> it unlocks everything before it closes the file, which wakes the head.
+ *   A leaves -> it unlocks everything, and then opens and closes the file, which wakes the head.
  *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
 #include "store/file/file_int.h"
 

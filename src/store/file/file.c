@@ -170,6 +170,8 @@ void lock_file_unlock(const struct lock_file *file)
     (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all bytes */
     (void)flock(file->fd, LOCK_UN);
     lock_file_leave(file);
+    int again = open(file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    fd_close(&again);
 }
 
 /* --- records and places ------------------------------------------------------- */

@@ -128,8 +128,8 @@ bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
  * them. */
 bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place);
 
-/* Unlocks everything and leaves the section. Called before the file is closed, so that a process
- * that is woken by the close finds the lock free. */
+/* Unlocks everything, leaves the section, and wakes the waiter that is notified when the file is
+ * closed. Our own close does not wake it as long as the command's guard has the file open, too. */
 void lock_file_unlock(const struct lock_file *file);
 
 /* The locks of waiters, which belong to queue.c, start at this byte. */

@@ -48,7 +48,8 @@
  *     happened before.
  *   A waiter leaves -> the kernel wakes the next one.
  *
- * A holder that releases unlocks everything before it closes the file. If a holder is killed, the
+ * A holder that releases unlocks everything, and then opens and closes the file once more, because
+ * the guard of its command has the same descriptor until later. If a holder is killed, the
  * kernel first closes the file and then unlocks it, at once if the holder has a processor; so the
  * head asks a few more times.
  *
