@@ -56,7 +56,7 @@ is_built_in_place() { [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$H
     [ "$status" -ne 77 ] || skip 'no pid namespace can be made here'
     echo "$output"
     [ "$status" -eq 0 ]
-    grep -q '^killed locale-without-utf-8: .* | cli/security: in a locale that is not UTF-8 ' <<<"$output"
+    grep -q '^killed locale-without-utf-8: .* | cli/security: in a locale that is not UTF-8, ' <<<"$output"
     grep -q ', old behaviours: 1 judged, 1 (100.0 %) killed, 0 survived; ' <<<"$output"
 }
 
