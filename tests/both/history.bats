@@ -76,8 +76,8 @@ is_free() { ! dlock --status -q "$1"; }
 }
 
 @test "--history: each line of a run fits 40, 80 and 200 columns, in ASCII and in UTF-8" {
-    runs 2 job -t 1s sleep 0.3
-    fails_with 124 '' dlock -t 1s job sleep 60
+    runs 2 job -t 5s sleep 0.3
+    fails_with 124 '' dlock -t 5s --grace=4s job sleep 60
     PYTHONPATH=$TESTS/helpers timeout 60 python3 - <<'P'
 from terminal import Terminal, columns_of
 for locale, bars in (("C", "#."), ("C.UTF-8", "\u2588\u2591")):

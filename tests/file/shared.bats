@@ -220,7 +220,7 @@ goes_on_after_the_other() {
 
 @test "a waiter is frozen while it gives up: a lease that others have acquired since keeps its file" {
     share a -s job
-    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 3s job true 2>"$T/waiter.err" 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
     wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
     touch "$T/stop_at_section"
