@@ -287,7 +287,7 @@ has_marked() {
     equals "$(order)" '1 2 3 4 1 2 3 4 '
 }
 
-@test "the lock directory is removed while the first waiters are frozen: a later one follows them, or is a few seconds late" {
+@test "the lock directory is removed while the first waiters are frozen: a later one waits for them, for some seconds" {
     local i ahead
     for ahead in return stay; do
         share a -t 60s job && holds a
