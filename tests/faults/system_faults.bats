@@ -91,6 +91,12 @@ without() {
     done
 }
 
+@test "a watch that cannot poll ends with its command" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    without poll rest 1 -t 10m job sh -c 'sleep 0.3; exit 7'
+    equals "$status" 7
+}
+
 @test "--lock-file: a path that cannot be checked is an outage, not a holder; if it fails once at the release, it is checked again" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     without stat64 rest 1 -w 300ms --lock-file="$T/file" touch "$T/ran"

@@ -13,7 +13,7 @@ REDIS = STORE_REDIS + ("redis/waiting", "redis/compatibility", "redis/faults", "
 COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lost_lock:file", "both/lease_end:redis", "both/whole_tree:file", "both/signals:file",
            "both/lost_lock:redis", "both/message:file", "both/heartbeat:file", "both/attach:file", "both/frozen:file", "process/systemd", "process/tree", "process/signals")
 WATCH = ("both/lost_lock:redis", "both/lost_lock:file", "both/lease_end:redis", "both/heartbeat:redis", "redis/tracking",
-         "redis/outage", "both/frozen:redis", "both/attach:redis")
+         "redis/outage", "both/frozen:redis", "both/attach:redis", "faults/system_faults")
 WAIT = ("both/waiting:file", "both/exclusion:file", "both/looking:file", "both/acquire:redis", "redis/outage", "cli/waiting_line", "both/waiting:redis",
         "redis/waiting", "both/signals:file", "redis/faults")
 SCRIPTS = "src/store/redis/scripts/"
