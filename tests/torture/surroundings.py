@@ -15,7 +15,7 @@ if not os.environ.get("SANITIZER"):
 # The wall clock is wrong by this many seconds.
 CLOCKS = (-86400, -3600, -5, 5, 3600, 86400)
 UMASKS = ("0", "077", "0177", "0277", "0777")
-# For refuse_call, and whether dlock can do without the call.
+# For refuse_call: calls that dlock can do without, and calls that it needs.
 CALLS = ("clone3", "inotify_add_watch", "inotify_init1", "pidfd_open", "pidfd_send_signal", "vfork")
 NEEDED = ("timerfd_create",)
 CALLS_REFUSED = tuple("%s:%s" % (error, call) for error in ("EPERM", "ENOSYS") for call in CALLS + NEEDED)
@@ -23,32 +23,30 @@ CALLS_REFUSED = tuple("%s:%s" % (error, call) for error in ("EPERM", "ENOSYS") f
 AHEAD = 7200
 TICK = 0.02
 IN_MOUNTS = ["unshare", "-m", "sh", "-c"]
+# Kinds that are not available everywhere, with a value to try each.
+TRIALS = {"umask": "0", "refuse_call": "EPERM:vfork", "hidepid": None, "boot_id": None, "boot_clock": None}
 
 
 class Surroundings:
-    """Each kind is a method that returns the words before a command and additions to its environment, or None: it is
-    not available here."""
+    """Each kind is a method that returns the words before a command and additions to its environment."""
 
     def __init__(self, work, helpers):
         self.work, self.helpers = work, helpers
         self.boot_id_file = os.path.join(work, "boot_id")
         with open(self.boot_id_file, "w", encoding="ascii") as file:
             file.write("11111111-1111-1111-1111-111111111111\n")
-        self.has_mounts = os.geteuid() == 0 and works(IN_MOUNTS + ["true"])
-        self.has_filters = works([self.refuse_call_program, "EPERM", "vfork", "true"])
         # Its child keeps the namespace, and ends with it.
         self.keeper = spawn(["unshare", "-T", "--boottime", str(AHEAD), "-f", "--kill-child", "sleep", "infinity"])
         self.keeper_of_time = None
         while self.keeper.poll() is None and self.keeper_of_time is None:
             time.sleep(TICK)
             self.keeper_of_time = next((pid for pid in family(self.keeper.pid) if command_of(pid).startswith("sleep")), None)
+        self.missing = {what for what, value in TRIALS.items() if not works(getattr(self, what)(value)[0] + ["true"])}
 
     def of(self, deed):
-        return getattr(self, deed.what.replace("-", "_"))(deed.value)
-
-    @property
-    def refuse_call_program(self):
-        return os.path.join(self.helpers, "refuse_call")
+        """What that method returns, or None if the kind is not available here."""
+        what = deed.what.replace("-", "_")
+        return None if what in self.missing else getattr(self, what)(deed.value)
 
     @staticmethod
     def limit(value):
@@ -67,21 +65,20 @@ class Surroundings:
         return as_owner + ["sh", "-c", 'umask "$1" && shift && exec "$@"', "sh", value], {}
 
     def refuse_call(self, value):
-        return ([self.refuse_call_program] + value.split(":"), {}) if self.has_filters else None
+        return [os.path.join(self.helpers, "refuse_call")] + value.split(":"), {}
 
-    def hidepid(self, _value):
+    @staticmethod
+    def hidepid(_value):
         """/proc hides what the process may not trace: all dlocks but itself and what it has started."""
-        return (["setpriv", "--bounding-set=-sys_ptrace"] + IN_MOUNTS + [
-            'mount -t proc -o hidepid=2,gid=65534 proc /proc && exec "$@"', "sh"], {}) if self.has_mounts else None
+        return ["setpriv", "--bounding-set=-sys_ptrace"] + IN_MOUNTS + [
+            'mount -t proc -o hidepid=2,gid=65534 proc /proc && exec "$@"', "sh"], {}
 
     def boot_id(self, _value):
-        return (IN_MOUNTS + ['mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"', "sh",
-                             self.boot_id_file], {}) if self.has_mounts else None
+        return IN_MOUNTS + ['mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"', "sh",
+                            self.boot_id_file], {}
 
     def boot_clock(self, _value):
-        if self.keeper_of_time is None:
-            return None
-        return ["nsenter", "--time=/proc/%d/ns/time" % self.keeper_of_time], {"TORTURE_AHEAD": str(AHEAD)}
+        return ["nsenter", "--time=/proc/%s/ns/time" % self.keeper_of_time], {"TORTURE_AHEAD": str(AHEAD)}
 
     def close(self):
         self.keeper.kill()
@@ -89,4 +86,7 @@ class Surroundings:
 
 
 def works(words):
-    return subprocess.call(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+    try:
+        return subprocess.call(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+    except FileNotFoundError:
+        return False
