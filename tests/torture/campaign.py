@@ -3,6 +3,7 @@
 What happens when is drawn from the seed; how the processes race each other is up to the machine.
 """
 
+import collections
 import contextlib
 import datetime
 import fcntl
@@ -72,6 +73,7 @@ class Campaign:
         self.not_ours = set(children())
         self.rng = random.Random("%s/starts" % options.seed)
         self.events, self.order = [], 0
+        self.starting = collections.deque()  # contenders whose time has come
         # By number: runs that have not ended, and runs for which the log has no start yet.
         self.live, self.told = {}, {}
         self.by_pid, self.leftovers = {}, []
@@ -110,7 +112,7 @@ class Campaign:
         if self.ending or (self.is_played(stage) and not self.calm):
             return
         if now() < (quiet := self.quiet.get((stage, lock), 0)):
-            self.at(quiet, self.spawn, contender)
+            self.at(quiet, self.starting.append, contender)
             return
         plan = contender.plan()
         name = lock
@@ -181,7 +183,7 @@ class Campaign:
         pause = rng.uniform(0, 1.2) if live.contender.kind == "convoy" else \
             rng.uniform(0, 0.4) if live.contender.kind == "daily" else rng.choice((0, 0, 0.01, 0.1))
         # A run that finds the lock held must not come back at once again and again.
-        self.at(now() + (pause if live.command is not None else pause + 0.03), self.spawn, live.contender)
+        self.at(now() + (pause if live.command is not None else pause + 0.03), self.starting.append, live.contender)
 
     def tidy(self):
         """Notes when the last process of a run was seen alive, once all have ended."""
@@ -221,7 +223,7 @@ class Campaign:
     # -- the whole --
 
     def turn(self):
-        wait = min(self.events[0][0] - now(), TICK) if self.events else TICK
+        wait = 0 if self.starting else min(self.events[0][0] - now(), TICK) if self.events else TICK
         if wait > 0:
             begin = now()
             late = now() - begin - wait if signal.sigtimedwait([signal.SIGCHLD], wait) is None else 0
@@ -237,6 +239,8 @@ class Campaign:
         while self.events and self.events[0][0] <= due:
             _, _, action, arguments = heapq.heappop(self.events)
             action(*arguments)
+        if self.starting:  # one at a time, which takes long on a busy machine: what is due comes first
+            self.spawn(self.starting.popleft())
         if not self.calm:
             for faults in self.faults:
                 faults.look(self.takes[faults.stage.name])
@@ -256,7 +260,7 @@ class Campaign:
             for i in range(options.locks):
                 kind = KINDS[i % len(KINDS)] if options.plan == "takes" else None
                 for number in range(2 + i % 2 + MORE_CONTENDERS.get(kind, 0)):
-                    self.at(begin + self.rng.uniform(0, 0.5), self.spawn,
+                    self.at(begin + self.rng.uniform(0, 0.5), self.starting.append,
                             Contender(stage, "lock%d" % i, number, kind, options))
         for faults in self.faults:
             faults.start()
