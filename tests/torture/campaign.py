@@ -5,7 +5,6 @@ What happens when is drawn from the seed; how the processes race each other is u
 
 import collections
 import contextlib
-import datetime
 import fcntl
 import glob
 import heapq
@@ -18,6 +17,7 @@ import struct
 import subprocess
 import time
 
+import run_times
 from nemesis import Deeds, Faults
 from orphans import children, command_of
 from plans import AROUND, KINDS, MORE_CONTENDERS, NOTHING, Contender
@@ -36,14 +36,6 @@ OUTAGE = "3s"
 
 def now():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def history_row(row, ahead):
-    """A row of --history as BEGAN:LENGTH:OUTCOME:STATUS, with the start by this program's clock, in whole seconds."""
-    began = datetime.datetime.fromisoformat(row["began_at"].replace("Z", "+00:00")).timestamp() - ahead
-    length = -1 if row["duration"] is None else row["duration"]
-    number = row["status"] if row["status"] is not None else row["signal"]
-    return "%.3f:%.3f:%s:%d" % (began, length, row["outcome"].replace(" ", "-"), -1 if number is None else number)
 
 
 class Live:
@@ -73,7 +65,7 @@ class Campaign:
         self.not_ours = set(children())
         self.rng = random.Random("%s/starts" % options.seed)
         self.events, self.order = [], 0
-        self.starting = collections.deque()  # contenders whose time has come
+        self.starting = collections.deque()  # contenders whose next run is due
         # By number: runs that have not ended, and runs for which the log has no start yet.
         self.live, self.told = {}, {}
         self.by_pid, self.leftovers = {}, []
@@ -144,10 +136,11 @@ class Campaign:
         if deed.since == since and deed.what not in AROUND | {"nothing"}:
             self.at(at + deed.after, self.deeds.do, live)
 
-    def errand(self, argv, done, stdin=None):
-        """Runs another program; `done` is called with its status, and `stdin` is the descriptor of its input."""
+    def errand(self, argv, done, stdin=None, stdout=os.devnull):
+        """Runs another program; `done` is called with its status. `stdin` is a descriptor, `stdout` the path of a file."""
         if not self.ending:
-            streams = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+            streams = [(os.POSIX_SPAWN_OPEN, fd, path, os.O_RDWR | os.O_CREAT, 0o600)
+                       for fd, path in enumerate((os.devnull, stdout, os.devnull))]
             if stdin is not None:
                 streams[0] = (os.POSIX_SPAWN_DUP2, stdin, 0)
             self.errands[os.posix_spawnp(argv[0], argv, self.env, setsigmask=[], file_actions=streams)] = done
@@ -239,7 +232,7 @@ class Campaign:
         while self.events and self.events[0][0] <= due:
             _, _, action, arguments = heapq.heappop(self.events)
             action(*arguments)
-        if self.starting:  # one at a time, which takes long on a busy machine: what is due comes first
+        if self.starting:  # one at a time: a start takes long on a busy machine, and actions must not wait for it
             self.spawn(self.starting.popleft())
         if not self.calm:
             for faults in self.faults:
@@ -292,7 +285,6 @@ class Campaign:
         subprocess.call(argv + ["--wait-until-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
         said, past = (subprocess.run(argv + [what, "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
                                      stdout=subprocess.PIPE, check=False).stdout for what in ("--status", "--history"))
-        ahead = time.time() - now()
         with contextlib.suppress(ValueError, KeyError):
             told, past = json.loads(said), json.loads(past)
             last, success = told["last_run"] or {}, told["last_success"] or {}
@@ -300,7 +292,8 @@ class Campaign:
             self.log("memory", backend=stage.name, lock=lock, last=last.get("pid", 0),
                      outcome=(last.get("outcome") or "none").replace(" ", "-"), status=-1 if number is None else number,
                      success=success.get("pid", 0), failures=told["failures_in_a_row"],
-                     history=";".join(history_row(row, ahead) for row in past["runs"]) or "none")
+                     history=";".join(run_times.row(one, now()) for one in past["runs"]) or "none",
+                     **run_times.fields(past, now()))
 
     def look_for_rest(self):
         for stage in self.stages:

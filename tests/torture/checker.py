@@ -12,6 +12,7 @@ import exits
 import memory
 import order
 import pauses
+import run_times
 import telling
 from figures import write_figures
 from history import History
@@ -90,6 +91,8 @@ class Checker:
         pauses.judge(self, started)
         memory.judge(self, runs, started)
         exits.judge_conflicts(self, runs)
+        for run in runs:
+            run_times.judge(self, run, started)
 
     # -- who was there at once --
 

@@ -7,6 +7,7 @@ line, after "said=". Who writes it: campaign.py, nemesis.py and the worker (test
 import collections
 import signal
 
+import run_times
 from plans import AROUND
 
 # Of dlock: src/lock/lease.c.
@@ -25,7 +26,7 @@ Traits = collections.namedtuple("Traits", "order progress")
 Pause = collections.namedtuple("Pause", "before after length ok")
 # What a lock remembers of its runs: the pids of the last one and of the last success, ... and the rows of its history, newest
 # first.
-Memory = collections.namedtuple("Memory", "last outcome status success failures history")
+Memory = collections.namedtuple("Memory", "last outcome status success failures history typical")
 Past = collections.namedtuple("Past", "began length outcome status")
 Signal = collections.namedtuple("Signal", "at number to")
 
@@ -85,7 +86,7 @@ class Run:
         self.frozen_since = None
         self.flooded = self.in_group = False
         self.is_done = self.deed in AROUND  # its deed
-        self.freezes, self.removals, self.signals, self.said = [], [], [], ""
+        self.freezes, self.removals, self.signals, self.told, self.said = [], [], [], [], ""
         # If several shared the lock, it is not known which of them held it then.
         self.shared_removals = []
         self.lost_to, self.earliest_take = [], spawned
@@ -133,7 +134,8 @@ class Run:
     def may_leave_it(self):
         """Whether it may have acquired the lock without releasing it."""
         return self.killed is not None or self.freezes or self.signals or self.limited or self.how == "acquire" or \
-            (self.start is None and self.status != 75) or "release" in self.said
+            (self.start is None and self.status != 75) or "release" in self.said or \
+            any(not removal.sure for removal in self.removals)  # the lock may come back after its holder has ended
 
     def alive_at(self, stamp):
         self.until = max(self.until or 0, stamp)
@@ -232,7 +234,8 @@ class History:
         elif event == "memory":
             self.memories[fields["backend"], fields["lock"]] = Memory(
                 fields["last"], fields["outcome"], int(fields["status"]), fields["success"], int(fields["failures"]),
-                [read_past(row) for row in fields["history"].split(";") if row != "none"])
+                [read_past(row) for row in fields["history"].split(";") if row != "none"],
+                run_times.read(stamp, fields).typical)
         elif event == "machine_late":
             self.late.append((stamp, float(fields["by"])))
         elif event == "slow_turn":
@@ -292,6 +295,8 @@ class History:
             run.is_done = True
         elif event == "kill":
             run.killed = stamp
+        elif event == "told":
+            run.told.append(run_times.read(stamp, fields))
         elif event == "signal":
             run.signals.append(Signal(stamp, int(fields["number"]), fields["to"]))
         elif event == "freeze":

@@ -4,6 +4,8 @@ What a fault may have touched is tolerated: such a run may be remembered or not,
 be remembered as they were.
 """
 
+import run_times
+
 # The order in which sharers end is known only to within this, in seconds.
 MARGIN = 0.1
 # A server that fails this soon after a release may not have told its replicas.
@@ -111,6 +113,7 @@ def judge_memory(checker, runs, told):
         checker.complain(begun.run, "it is the last success, but the lock remembers process %s" % told.success)
     judge_failures(checker, last.run, told, success, known, unclear)
     judge_history(checker, told.history, known, unclear, sharing)
+    run_times.judge_history(checker, last.run, told)
 
 
 def those_after(entry, known, unclear):
@@ -162,7 +165,7 @@ def judge_failures(checker, run, told, success, known, unclear):
 
 def is_row_of(run, row):
     """Whether the row may belong to this run. It starts between the request and the start, in whole seconds."""
-    if not ended_so(run, row) or not run.spawned - SECOND <= row.began <= run.start + TICK:
+    if run.start is None or not ended_so(run, row) or not run.spawned - SECOND <= row.began <= run.start + TICK:
         return False
     if row.outcome == LOST:
         return row.length < 0
@@ -175,9 +178,11 @@ def judge_history(checker, rows, known, unclear, sharing):
     known = sorted(known, key=lambda entry: entry.high, reverse=True)
     if any(entry.run.wall for entry in known + unclear):
         return
-    for newer, older in zip(rows, rows[1:]):
-        if not sharing and newer.began < older.began - TICK:
-            checker.complain(known[0].run, "its lock has the run of %.3f before that of %.3f in its history" % (newer.began, older.began))
+    for newer, older in zip(rows, rows[1:]):  # a run that may have lost its lock can be anywhere
+        if not sharing and newer.began < older.began - TICK and \
+                not any(is_row_of(entry.run, row) for entry in unclear for row in (newer, older)):
+            checker.complain(known[0].run, "its lock has the run of %.3f before that of %.3f in its history" % (
+                newer.began, older.began))
     if len(rows) > HISTORY_MOST:
         checker.complain(known[0].run, "its lock has a history of %d runs" % len(rows))
     at = 0

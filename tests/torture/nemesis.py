@@ -6,6 +6,7 @@ own does that; what it does is logged before it begins and after it has ended.
 """
 
 import contextlib
+import json
 import os
 import queue
 import random
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 
+import run_times
 from orphans import family
 from plans import GROUP_SIZES
 
@@ -144,8 +146,9 @@ class Deeds:
     def __init__(self, campaign):
         self.campaign = campaign
         self.log, self.at = campaign.log, campaign.at
-        self.removals = queue.SimpleQueue()
-        threading.Thread(target=self.remove_all, daemon=True).start()
+        self.removals, self.moves = queue.SimpleQueue(), queue.SimpleQueue()  # a move takes a while
+        for orders in self.removals, self.moves:
+            threading.Thread(target=self.take_away, args=(orders,), daemon=True).start()
 
     def do(self, live):
         if live.ended or live.frozen:  # frozen as part of a group
@@ -155,7 +158,8 @@ class Deeds:
          "freeze": self.freeze, "freeze-long": self.freeze, "freeze-command": self.freeze_command,
          "freeze-tree": self.freeze_tree, "freeze-waiters": self.do_to_waiters, "blink": self.freeze, "signal": self.signal,
          "signal-command": self.signal_command, "flood": self.flood, "remove": self.removals.put,
-         "overwrite": self.removals.put, "pause": self.pause}[live.plan.deed.what](live)
+         "overwrite": self.removals.put, "move": self.moves.put, "touch": self.removals.put, "pause": self.pause,
+         "look": self.look}[live.plan.deed.what](live)
 
     def kill(self, live, **more):
         self.log("kill", run=live.number, **more)
@@ -198,6 +202,17 @@ class Deeds:
                 self.at(self.campaign.now() + resume_after, self.ask_pause, contender, 0)
         what = ["--pause=%dms" % (1000 * seconds), "--message=torture"] if seconds else ["--resume"]
         self.campaign.errand([self.campaign.newest] + contender.stage.looking() + what + [contender.lock], done)
+
+    def look(self, live):
+        """Asks --status how long runs of this lock usually take, when this one ends, and when the next one has its turn."""
+        campaign, stage, lock = self.campaign, live.contender.stage, live.contender.lock
+        before, path = campaign.now(), campaign.error_path("look-" + live.number)
+
+        def done(_status):
+            with open(path, encoding="utf-8") as file, contextlib.suppress(ValueError):
+                self.log("told", run=live.number, before="%.6f" % before, **run_times.fields(json.load(file), campaign.now()))
+            os.unlink(path)
+        campaign.errand([campaign.newest] + stage.looking() + ["--status", "--json", lock], done, stdout=path)
 
     def freeze(self, live, seconds=None, **more):
         self.log("freeze", run=live.number, **more)
@@ -276,14 +291,16 @@ class Deeds:
         for pid in tree:
             self.send(pid, signal.SIGCONT, live.number)
 
-    def remove_all(self):
-        """Removes locks; in a thread of its own, because a server may not answer."""
+    def take_away(self, orders):
+        """Removes locks, or moves them away and back; in a thread of its own, because a server may not answer."""
         while True:
-            live = self.removals.get()
+            live = orders.get()
+            if self.campaign.ending:  # no run is left that would notice
+                continue
             stage, lock, before = live.contender.stage, live.contender.lock, self.campaign.now()
-            take_away = getattr(stage, "overwrite", stage.remove) if live.plan.deed.what == "overwrite" else stage.remove
+            what, moves = live.plan.deed.what, live.plan.deed.what == "move"
             try:
-                token = take_away(lock)
+                token = getattr(stage, what)(lock, *([live.plan.deed.value] if moves else []))
             except (OSError, RuntimeError, ValueError):  # the servers are down, or were before they answered
                 self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before, unanswered=1)
                 continue
@@ -291,9 +308,9 @@ class Deeds:
                 self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))
                 continue
             if stage.removal_resumes and token is not None:
-                self.log("paused", backend=stage.name, lock=lock, before="%.6f" % before, ms=0, ok=1)
+                self.log("paused", backend=stage.name, lock=lock, before="%.6f" % before, ms=0, ok=int(not moves))
             for one in [token] if isinstance(token, str) else token or ():
                 if one.startswith(SHARED):
                     self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
                 elif one.startswith("run-"):
-                    self.log("removed", run=one[4:], before="%.6f" % before, sure=int(stage.surely_removed))
+                    self.log("removed", run=one[4:], before="%.6f" % before, sure=int(stage.surely_removed and not moves))

@@ -48,6 +48,7 @@ class Plan:
             ("tree", int(self.tree), 0), ("mode", self.mode, "exclusive"), ("how", self.how, "run"),
             ("wait", self.wait, None),
             ("hold", self.hold, 0), ("once", self.once, None), ("newer", int(self.newer), 0),
+            ("options", ",".join(self.options), ""),
             ("deed", "%s:%s:%.3f:%s" % self.deed, "%s:%s:%.3f:%s" % NOTHING))
             if value != usual})
         return fields
@@ -136,6 +137,10 @@ def has_namespaces(stage):
     return stage.namespaces
 
 
+def can(what):
+    return lambda stage: hasattr(stage, what)
+
+
 DEEDS = {
     "kill": Kind(15, to_scripts=True),
     "kill-command": Kind(10, (int(signal.SIGKILL),)),
@@ -151,7 +156,10 @@ DEEDS = {
     "signal-command": Kind(10, tuple(map(int, SIGNALS[:7]))),
     "flood": Kind(10),
     "remove": Kind(25, to_scripts=True),
-    "overwrite": Kind(15),
+    "overwrite": Kind(15, on=can("overwrite")),
+    "move": Kind(15, (0.0, 0.02, 0.1, 0.5), on=can("move"), to_scripts=True),  # seconds
+    "touch": Kind(10, on=can("touch")),  # the watch is notified although nothing is wrong
+    "look": Kind(10, to_scripts=True),   # what --status prints is judged
     "pause": Kind(15, (0.3, 0.6, 1.0, 2.0), to_scripts=True),  # seconds
     "limit": Kind(20, surroundings.LIMITS, around=True),
     "clock": Kind(20, surroundings.CLOCKS, around=True),
@@ -161,6 +169,12 @@ DEEDS = {
     "boot-id": Kind(8, on=has_namespaces, around=True),
     "boot-clock": Kind(8, on=has_namespaces, around=True),
 }
+# Options that change no promise, for any run; and those that only servers accept.
+OPTIONS = ("--message=torture", "--close", "--remember=30d", "--report=/dev/null", "--stop-signal=INT")
+OPTIONS_OF_SERVERS = ("--connect-timeout=1s", "--retry-for=1s")
+# The watch looks this many milliseconds after its last look (src/run/watch.c), and when the store notifies it. Some commands end
+# within this range of a look, or of what is done to the lock, while the watch is at work.
+LOOK, AT_A_LOOK = 1000, (-12, 6)
 AROUND = {name for name, kind in DEEDS.items() if kind.around}
 
 # What the contenders of a lock do, by the number of the lock.
@@ -173,8 +187,10 @@ MORE_CONTENDERS = {"slots": 3, "convoy": 3, "crowd": 2 * max(GROUP_SIZES)}
 def takes(rng, options, stage, kind):
     """Short commands in all modes, and sometimes one that its lease ends."""
     ttl = rng.choice((500, 700, 1000, 1000, 1500, 2000))
-    grace = ttl // 10
+    grace = rng.choice((ttl // 10, ttl // 10, ttl // 10, ttl // 4, 0))
     length = rng.uniform(1, 20) if rng.random() < 0.8 else rng.uniform(20, 150)
+    if ttl > LOOK and rng.random() < 0.05:
+        length = LOOK + rng.uniform(*AT_A_LOOK)
     if kind == "convoy" and rng.random() < 0.3:
         ttl, length = 2000, rng.uniform(600, 900)
     if kind == "crowd":
@@ -194,6 +210,9 @@ def takes(rng, options, stage, kind):
     plan.tree = tree or rng.random() < 0.1
     draw_wait(plan, rng, kind)
     length = draw_kind(plan, rng, kind, length)
+    if plan.how == "run" and rng.random() < 0.3:
+        options_here = OPTIONS + (() if stage.name == "file" else OPTIONS_OF_SERVERS)
+        plan.options += rng.sample(options_here, rng.choice((1, 2, 3)))
     if kind != "convoy":  # its order is judged, so nothing is done to it
         plan.deed = draw_deed(plan, rng, [name for name, row in DEEDS.items() if row.on(stage)], kind, length, options)
     return plan
@@ -257,7 +276,8 @@ def draw_deed(plan, rng, names, kind, length, options):
         return Deed(what, "spawn", rng.uniform(0, 0.15), value)
     length = max(length, rng.uniform(50, 300))  # not so short that it ends before the action
     plan.words[0] = "ms=%.1f" % length
-    return Deed(what, "start", rng.uniform(0, length) / 1000, value)
+    after = length - rng.uniform(*AT_A_LOOK) if rng.random() < 0.25 else rng.uniform(0, length)
+    return Deed(what, "start", after / 1000, value)
 
 
 class Contender:

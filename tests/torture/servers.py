@@ -17,12 +17,33 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from redis_client import RedisClient, ask_once  # noqa: E402, F401 (stages_redis has the client from here)
+from stage import Stage  # noqa: E402
 
 SERVE_LIMIT = 20.0
 ASK_LIMIT = 3.0
 ALWAYS_KEPT = ("--appendonly", "yes", "--appendfsync", "always")
 
 DELETE_SCRIPT = "local v = redis.pcall('GET', KEYS[1]) redis.call('DEL', KEYS[1]) return v"
+# Another client's lock, for a while.
+OVERWRITE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], 'foreign', 'PX', ARGV[1]); return v"
+# Renames the lock's key, or renames it back over the key that has its name by then. Returns both owners.
+MOVE_SCRIPT = """if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+local v = redis.pcall('GET', KEYS[2]) redis.call('RENAME', KEYS[1], KEYS[2])
+return redis.pcall('GET', KEYS[2]) .. ' ' .. (v or '')"""
+# Changes nothing, but notifies whoever watches the key.
+TOUCH_SCRIPT = "return redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]), 'LT')"
+
+# Commands that dlock can do without, and commands that it needs.
+EXTRAS = ("multi", "exec", "subscribe", "unsubscribe", "publish", "client")
+NEEDED = ("evalsha", "get", "set", "del", "time", "pttl")
+# Nothing listens here: a replica of this master keeps its data, and refuses writes.
+NO_SERVER = ("127.0.0.1", 1)
+ALLOW_ALL = ("ACL", "SETUSER", "default", "+@all")
+
+
+def refusal(rng, commands):
+    """As if users' permissions are edited: each change applies to existing connections, too."""
+    return ("ACL", "SETUSER", "default", *("-" + one for one in rng.sample(commands, rng.choice((1, 1, 2)))))
 
 
 def free_ports(count, most=32000):
@@ -98,6 +119,31 @@ def set_clock(socket_path, directory, ahead):
         return time.monotonic() - written > ASLEEP  # it may not have slept yet
     finally:
         client.close()
+
+
+class KeyStage(Stage):
+    """A stage on which a lock is a key of one server. ask_about(lock) returns the function that asks that server."""
+
+    def ask_about(self, lock):
+        raise NotImplementedError
+
+    def remove(self, lock):
+        return self.ask_about(lock)("EVAL", DELETE_SCRIPT, 1, "dlock:" + lock)
+
+    def overwrite(self, lock):
+        return self.ask_about(lock)("EVAL", OVERWRITE_SCRIPT, 1, "dlock:" + lock, 300)
+
+    def move(self, lock, seconds):
+        names = ["dlock:" + lock, "{dlock:%s}:moved" % lock]
+        tokens = self.ask_about(lock)("EVAL", MOVE_SCRIPT, 2, *names)
+        if tokens is None:
+            return None
+        time.sleep(seconds)
+        tokens += " " + (self.ask_about(lock)("EVAL", MOVE_SCRIPT, 2, *reversed(names)) or "")
+        return sorted(set(tokens.split()))
+
+    def touch(self, lock):
+        self.ask_about(lock)("EVAL", TOUCH_SCRIPT, 1, "dlock:" + lock)
 
 
 class Server:
@@ -195,14 +241,11 @@ class Server:
         """The locks there; other keys of dlock start with a brace."""
         return [key[len(prefix):] for key in self.ask("KEYS", prefix + "*")]
 
-    def delete(self, key):
-        return self.ask("EVAL", DELETE_SCRIPT, 1, key)
+    def refuse(self, rng, commands):
+        self.ask(*refusal(rng, commands))
 
-    def refuse_multi(self):
-        self.ask("ACL", "SETUSER", "default", "-multi")
-
-    def allow_multi(self):
-        self.ask("ACL", "SETUSER", "default", "+multi")
+    def allow_all(self):
+        self.ask(*ALLOW_ALL)
 
     def kill_clients(self):
         return self.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")

@@ -10,8 +10,8 @@ there, or that was: the name of a lock tells the slot.
 import binascii
 import os
 
-from servers import Server, free_ports, wait_until
-from stage import Fault, Stage
+from servers import EXTRAS, NEEDED, KeyStage, Server, free_ports, wait_until
+from stage import Fault
 
 MASTERS = 3
 SLOTS = 16384
@@ -59,10 +59,11 @@ class Node(Server):
         return own
 
 
-class ClusterStage(Stage):
+class ClusterStage(KeyStage):
     name = "cluster"
     waits_for = 0
-    deafens = ("refuse-multi",)
+    deafens = ("refuse-extras",)
+    may_give = {"refuse-commands": (77,)}
     fence_survives = False  # a lost counter is replaced by a clock
 
     def __init__(self, work_dir, rng):
@@ -192,10 +193,10 @@ class ClusterStage(Stage):
             return do(rng)
         return Fault(name, may_lose, begin, self.heal)
 
-    def to_master(self, do):
+    def to_master(self, do, *drawn_of):
         def begin(rng):
             node = rng.choice(self.masters())
-            do(node)
+            do(node, *([rng] if drawn_of else []), *drawn_of)
             return node.name
         return begin
 
@@ -235,7 +236,8 @@ class ClusterStage(Stage):
             self.fault("election-of-frozen", self.elected(Server.freeze), may_lose),
             self.fault("kill-replica", lambda rng: self.kill_replica(rng)),
             self.fault("kill-clients", self.to_master(Server.kill_clients)),
-            self.fault("refuse-multi", self.to_master(Server.refuse_multi)),
+            self.fault("refuse-extras", self.to_master(Server.refuse, EXTRAS)),
+            self.fault("refuse-commands", self.to_master(Server.refuse, NEEDED)),
         ]
 
     def kill_replica(self, rng):
@@ -249,7 +251,7 @@ class ClusterStage(Stage):
             node.start()
         for node in self.nodes:
             node.wait_ready()
-            node.allow_multi()
+            node.allow_all()
         for slot in list(self.moving):
             self.end_move(slot)
         try:
@@ -275,8 +277,8 @@ class ClusterStage(Stage):
     def locks(self):
         return sorted({lock for node in self.masters() for lock in node.locks()})
 
-    def remove(self, lock):
-        return self.owner(self.masters(), slot_of("dlock:" + lock)).delete("dlock:" + lock)
+    def ask_about(self, lock):
+        return self.owner(self.masters(), slot_of("dlock:" + lock)).ask
 
     def close(self):
         for node in self.nodes:

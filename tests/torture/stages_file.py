@@ -6,20 +6,31 @@ import glob
 import os
 import shutil
 import subprocess
+import time
 
 from stage import Fault, Stage
 
 # Enough for the locks of a campaign, and soon full.
 SIZE = "2m"
 PREFIX = "dlock:"
-RENAME_EXCHANGE, AT_FDCWD = 2, -100
+NOREPLACE, EXCHANGE, AT_FDCWD = 1, 2, -100
 
 
-def exchange(one, other):
-    """Exchanges the two names at one moment, so that it is known whose file was replaced."""
-    if ctypes.CDLL(None, use_errno=True).renameat2(AT_FDCWD, one.encode(), AT_FDCWD, other.encode(), RENAME_EXCHANGE) != 0:
-        os.unlink(one)
-        raise OSError(ctypes.get_errno(), "renameat2", other)
+def rename(one, other, flags):
+    """Whether the file was renamed. EXCHANGE swaps the two names in one step."""
+    return ctypes.CDLL(None).renameat2(AT_FDCWD, one.encode(), AT_FDCWD, other.encode(), flags) == 0
+
+
+def put_back(one, other):
+    """Renames `one` to `other`. A file that has that name by now gets the name `one`, so that it is known what was replaced."""
+    while os.path.exists(one) and not rename(one, other, EXCHANGE) and not rename(one, other, NOREPLACE):
+        time.sleep(0.001)
+
+
+def tokens_of(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    return sorted({word for word in text.replace("=", " ").split() if word.startswith("run-")})
 
 
 class FileStage(Stage):
@@ -27,8 +38,9 @@ class FileStage(Stage):
     namespaces = True
     removal_resumes = True
     # A removed directory takes the table of fences with it.
-    forgets = ("directory removed",)
+    forgets = ("directory removed", "directory moved")
     may_give = {"disk full": (70, 71, 73), "read-only": (70, 71, 73, 77), "directory removed": (70, 71, 73),
+                "directory moved": (70, 71, 73),
                 "directory without permissions": (73, 77), "garbage": (69, 70, 73), "truncated": (69, 70, 73)}
 
     def __init__(self, work, _rng):
@@ -37,6 +49,7 @@ class FileStage(Stage):
         os.makedirs(self.top)
         self.path = os.path.join(self.top, "locks")
         self.taken = os.path.join(self.top, "taken")
+        self.moved = self.path + ".moved"
         if os.geteuid() == 0:
             self.mounted = self.mount("mount", "-t", "tmpfs", "-o", "size=%s,mode=0755" % SIZE, "dlock-torture", self.top)
         os.mkdir(self.path, 0o700)
@@ -64,14 +77,32 @@ class FileStage(Stage):
         """Puts another file in place of the lock's, as an editor or a restored backup would."""
         with open(self.taken, "w", encoding="ascii"):
             pass
-        exchange(self.taken, self.file_of(lock))
+        if not rename(self.taken, self.file_of(lock), EXCHANGE):
+            os.unlink(self.taken)
+            return None
         return self.tokens_taken()
 
+    def move(self, lock, seconds):
+        """Renames the file for a while. New runs meanwhile create another file, which the old one replaces."""
+        path, away = self.file_of(lock), self.taken + ".moved"
+        if not rename(path, away, NOREPLACE):
+            return None
+        tokens = tokens_of(away)
+        time.sleep(seconds)
+        put_back(away, path)
+        if os.path.exists(away):
+            tokens += tokens_of(away)
+            os.unlink(away)
+        return tokens
+
+    def touch(self, lock):
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.file_of(lock))
+
     def tokens_taken(self):
-        with open(self.taken, encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        tokens = tokens_of(self.taken)
         os.unlink(self.taken)
-        return sorted({word for word in text.replace("=", " ").split() if word.startswith("run-")})
+        return tokens
 
     def is_held_by(self, lock, pid):
         """According to the kernel, which shows the locks of an open file, but not those that are waited for."""
@@ -87,6 +118,7 @@ class FileStage(Stage):
 
     def faults(self):
         faults = [Fault("directory removed", True, self.remove_directory, self.make_directory),
+                  Fault("directory moved", True, self.move_directory, self.make_directory),
                   Fault("truncated", True, self.truncate, self.nothing),
                   Fault("garbage", True, self.scribble, self.nothing),
                   Fault("garbage at the end", True, self.append, self.nothing)]
@@ -99,12 +131,15 @@ class FileStage(Stage):
         pass
 
     def remove_directory(self, _rng):
-        gone = self.path + ".gone"
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(self.path, gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        self.move_directory(_rng)
+        shutil.rmtree(self.moved, ignore_errors=True)
+
+    def move_directory(self, _rng):
+        rename(self.path, self.moved, NOREPLACE)
 
     def make_directory(self):
+        put_back(self.moved, self.path)
+        shutil.rmtree(self.moved, ignore_errors=True)
         os.makedirs(self.path, 0o700, exist_ok=True)
 
     def some_files(self, rng):

@@ -15,7 +15,7 @@ import random
 
 from network import Link, Network
 from proxy import UP, ProxyProcess
-from servers import ALWAYS_KEPT, Server, free_ports
+from servers import ALWAYS_KEPT, DELETE_SCRIPT, EXTRAS, NEEDED, NO_SERVER, Server, free_ports
 from stage import Fault, Stage
 
 PAUSE_MS = 400
@@ -30,7 +30,8 @@ class Quorum(Stage):
     progress = 6.0
     fence_survives = False  # a lost counter is replaced by a clock
     stands_on = 6.0
-    deafens = ("refuse-multi",)
+    deafens = ("refuse-extras",)
+    may_give = {"refuse-commands": (77,)}
     sets_back = {"clock-back-minority": CLOCK_STEP}
 
     def __init__(self, rng):
@@ -83,7 +84,11 @@ class Quorum(Stage):
             self.fault("clock-back-minority", lambda place: at[place].step(-CLOCK_STEP), few),
             self.fault("clock-forward-minority", lambda place: at[place].step(CLOCK_STEP), few, may_lose=True),
             self.fault("kill-clients", lambda place: at[place].kill_clients(), everyone),
-            self.fault("refuse-multi", lambda place: at[place].refuse_multi(), everyone),
+            self.fault("refuse-extras", lambda place: at[place].refuse(self.rng, EXTRAS), everyone),
+            self.fault("refuse-commands-minority", lambda place: at[place].refuse(self.rng, NEEDED), few),
+            self.fault("refuse-commands", lambda place: at[place].refuse(self.rng, NEEDED), everyone),
+            self.fault("replica-minority", lambda place: at[place].ask("REPLICAOF", *NO_SERVER), few),
+            self.fault("replica-majority", lambda place: at[place].ask("REPLICAOF", *NO_SERVER), most),
             self.fault("pause-majority", lambda place: at[place].ask("CLIENT", "PAUSE", PAUSE_MS, "ALL"), most),
             self.fault("script-flush", lambda place: at[place].ask("SCRIPT", "FLUSH"), everyone),
         ]
@@ -109,7 +114,8 @@ class Quorum(Stage):
             server.start()
         for server in self.servers:
             server.wait_ready()
-            server.allow_multi()
+            server.allow_all()
+            server.ask("REPLICAOF", "NO", "ONE")
             if server.ask("CLIENT", "UNPAUSE") != "OK":
                 raise RuntimeError("%s stays paused" % server.name)
 
@@ -123,7 +129,7 @@ class Quorum(Stage):
         for server in self.servers:
             if not server.frozen:
                 with contextlib.suppress(OSError, RuntimeError, ValueError):
-                    tokens.append(server.delete("dlock:" + lock))
+                    tokens.append(server.ask("EVAL", DELETE_SCRIPT, 1, "dlock:" + lock))
         tokens = [token for token in tokens if token is not None]
         # The rest may be unreachable for this program and for its holder.
         self.surely_removed = len(tokens) == len(self.servers) and len(set(tokens)) == 1

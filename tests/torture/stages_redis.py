@@ -13,11 +13,12 @@ import subprocess
 import time
 
 from proxy import UP, ProxyProcess
-from servers import DELETE_SCRIPT, RedisClient, ask_once, env_of_clock, free_ports, set_clock, spawn, write_clock
-from stage import Fault, Stage
+from servers import (ALLOW_ALL, EXTRAS, NEEDED, NO_SERVER, KeyStage, RedisClient, ask_once, env_of_clock, free_ports, refusal,
+                     set_clock, spawn, write_clock)
+from stage import Fault
 
-# Another client's lock, for a while.
-OVERWRITE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], 'foreign', 'PX', ARGV[1]); return v"
+# Commands that are renamed, as some services do. None of them is in the log of writes.
+RENAMED = ("EVALSHA", "PUBLISH", "SUBSCRIBE")
 HEAL_LIMIT = 20.0
 PATIENCE = 2.0
 LOCK_OF_KEY = re.compile(r"^\{?dlock:([^}]*)")
@@ -31,14 +32,15 @@ CLOCK_STEPS = (1, 2, 3)
 OLD_CERTIFICATE = 2 * 86400
 
 
-class RedisStage(Stage):
+class RedisStage(KeyStage):
     name = "redis"
     persistent = False
     proxy = None
     sets_back = {"clock back": max(CLOCK_STEPS)}
-    deafens = ("refuse multi",)
+    deafens = ("refuse extras",)
+    may_give = {"refuse commands": (77,), "rename command": (78,)}
     # After these, only the clock makes fences rise.
-    forgets = ("kill", "flushall", "evict", "delete some")
+    forgets = ("kill", "rename command", "flushall", "evict", "delete some")
 
     def __init__(self, work, _rng):
         self.work = os.path.join(work, self.name)
@@ -46,6 +48,7 @@ class RedisStage(Stage):
         self.path = os.path.join(self.work, "redis.sock")
         self.server = None
         self.stopped = False
+        self.renamed = ()
         self.ahead = 0
         write_clock(self.work, self.ahead)
         self.heal()
@@ -54,7 +57,8 @@ class RedisStage(Stage):
         log = ["--appendonly", "yes", "--appendfsync", "always"] if self.persistent else ["--appendonly", "no"]
         self.server = spawn(
             ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", *log, "--dir", self.work, "--logfile",
-             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes", *self.more()],
+             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes",
+             *self.renamed, *self.more()],
             env=env_of_clock(self.work))
 
     def more(self):
@@ -72,11 +76,8 @@ class RedisStage(Stage):
     def ask(self, *words, patience=PATIENCE):
         return ask_once(self.path, *words, connect=patience, answer=patience)
 
-    def remove(self, lock):
-        return self.ask("EVAL", DELETE_SCRIPT, 1, "dlock:" + lock)
-
-    def overwrite(self, lock):
-        return self.ask("EVAL", OVERWRITE_SCRIPT, 1, "dlock:" + lock, 300)
+    def ask_about(self, _lock):
+        return self.ask
 
     # -- faults --
 
@@ -97,8 +98,10 @@ class RedisStage(Stage):
             Fault("delete some", True, self.delete_some, self.nothing),
             Fault("clock back", False, lambda rng: self.set_clock(-rng.choice(CLOCK_STEPS)), self.nothing),
             Fault("clock forward", True, lambda rng: self.set_clock(rng.choice(CLOCK_STEPS)), self.nothing),
-            # As if users' permissions are edited: each change applies to existing connections, too.
-            Fault("refuse multi", False, lambda _rng: self.ask("ACL", "SETUSER", "default", "-multi"), self.allow_multi),
+            Fault("refuse extras", False, lambda rng: self.ask(*refusal(rng, EXTRAS)), self.allow_all),
+            Fault("refuse commands", False, lambda rng: self.ask(*refusal(rng, NEEDED)), self.allow_all),
+            Fault("rename command", forgets, self.rename_command, self.nothing),
+            Fault("replica", False, lambda _rng: self.ask("REPLICAOF", *NO_SERVER), self.promote),
             Fault("no more clients", False, lambda _rng: self.ask("CONFIG", "SET", "maxclients", 10), self.clients),
         ]
 
@@ -154,8 +157,17 @@ class RedisStage(Stage):
     def unpause(self):
         self.ask("CLIENT", "UNPAUSE")
 
-    def allow_multi(self):
-        self.ask("ACL", "SETUSER", "default", "+multi")
+    def allow_all(self):
+        self.ask(*ALLOW_ALL)
+
+    def promote(self):
+        self.ask("REPLICAOF", "NO", "ONE")
+
+    def rename_command(self, rng):
+        self.kill(rng)
+        self.renamed = ("--rename-command", rng.choice(RENAMED), "")
+        self.start()
+        return self.renamed[1]
 
     def no_memory(self, _rng):
         self.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -191,6 +203,9 @@ class RedisStage(Stage):
 
     def heal(self):
         self.thaw()
+        if self.renamed:
+            self.kill(None)
+            self.renamed = ()
         if self.server is None or self.server.poll() is not None:
             self.start()
         if self.proxy is not None:
@@ -198,9 +213,10 @@ class RedisStage(Stage):
         end = time.monotonic() + HEAL_LIMIT
         while True:
             try:
+                self.allow_all()
+                self.promote()
                 self.memory()
                 self.unpause()
-                self.allow_multi()
                 self.clients()
                 return
             except (OSError, RuntimeError) as error:

@@ -16,8 +16,8 @@ import os
 import random
 
 from network import Link, Network
-from servers import Server, free_ports, wait_until
-from stage import Fault, Stage
+from servers import EXTRAS, NEEDED, KeyStage, Server, free_ports, wait_until
+from stage import Fault
 
 MASTER = "prime"
 DOWN_AFTER_MS = 700
@@ -57,10 +57,11 @@ class Sentinel(Server):
         self.host = host
 
 
-class SentinelStage(Stage):
+class SentinelStage(KeyStage):
     name = "sentinel"
     waits_for = 0
-    deafens = ("refuse-multi",)
+    deafens = ("refuse-extras",)
+    may_give = {"refuse-commands": (77,)}
     fence_survives = False  # a lost counter is replaced by a clock
     on_hosts = False
 
@@ -158,7 +159,8 @@ class SentinelStage(Stage):
             self.fault("kill-sentinel", lambda rng: self.to_one(self.sentinels, rng, Server.kill)),
             self.fault("freeze-sentinel", lambda rng: self.to_one(self.sentinels, rng, Server.freeze)),
             self.fault("kill-clients", lambda rng: self.to_one([self.master()], rng, Server.kill_clients)),
-            self.fault("refuse-multi", lambda rng: self.to_one([self.master()], rng, Server.refuse_multi)),
+            self.fault("refuse-extras", lambda rng: self.master().refuse(rng, EXTRAS)),
+            self.fault("refuse-commands", lambda rng: self.master().refuse(rng, NEEDED)),
             self.fault("kill-clients-of-sentinels", self.kill_clients_of_sentinels),
         ]
         return faults + (self.faults_of_network(may_lose) if self.network else [])
@@ -229,7 +231,7 @@ class SentinelStage(Stage):
             server.wait_ready()
         for server in self.servers:
             server.ask("ACL", "SETUSER", "replica", "on")
-            server.allow_multi()
+            server.allow_all()
         wait_until(self.is_whole, what="one master that all follow")
 
     def is_whole(self):
@@ -252,8 +254,8 @@ class SentinelStage(Stage):
     def locks(self):
         return sorted(self.master().locks())
 
-    def remove(self, lock):
-        return self.master().delete("dlock:" + lock)
+    def ask_about(self, _lock):
+        return self.master().ask
 
     def close(self):
         for server in self.sentinels + self.servers:

@@ -44,8 +44,8 @@ def tell_backend(checker, backend, counts):
           "while the machine was late: %d" % (1000 * checker.most_overrun[backend], 1000 * checker.strict_ttl,
                                               counts["short overlaps"], counts["late overlaps"]))
     print("  longest wait for a free lock: %.3f s" % checker.longest_free[backend])
-    print("  memories of locks judged: %d; pauses: %d; refused with --once-per: %d" % (
-        counts["memories"], counts["pauses"], counts["skips"]))
+    print("  memories of locks judged: %d, estimates of run times: %d; pauses: %d; refused with --once-per: %d" % (
+        counts["memories"], counts["run times"], counts["pauses"], counts["skips"]))
     if counts["machine stalled"]:
         print("  put down to a machine that stalled: %d" % counts["machine stalled"])
     excused = {what[9:]: counts[what] for what in sorted(counts) if what.startswith("excused: ")}

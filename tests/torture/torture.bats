@@ -27,11 +27,11 @@ well() {
 }
 
 @test "floods of signals, killed groups of waiters, sandboxes and a refused MULTI are played, and all promises are kept" {
-    run torture --only flood,kill-waiters,umask,hidepid,refuse-call,refuse-multi --takes 150 --seconds 4 --locks 11 --pace 20
+    run torture --only flood,kill-waiters,umask,hidepid,refuse-call,refuse-extras --takes 150 --seconds 4 --locks 11 --pace 20
     well 2
     equals "$(grep -cE ' of these waiting in a group: [1-9][0-9]*, .* a flood of them: [1-9]' <<<"$output")" 2
     equals "$(grep -cE '^  deeds done, of those drawn: flood [1-9].*, refuse-call [1-9].*, umask [1-9]' <<<"$output")" 2
-    grep -qE '^  faults drawn: refuse-multi [1-9]' <<<"$output"
+    grep -qE '^  faults drawn: refuse-extras [1-9]' <<<"$output"
 }
 
 @test "two builds at once, one of the next format: no overlap, and older runs are refused only if a newer one was there" {
@@ -325,6 +325,10 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local refused='s/^1.0 spawn run=2.*/2.0 spawn run=2 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=0/;/^1.6 start/,/^2.51/d'
     judged 1 '75, but nobody held the lock or waited for it' "$refused" '/^5.0/i 2.6 exit run=2 status=75 said='
     judged 0 '0 wrong' "$refused" 's/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
+    # A lock that was moved may be back when its holder has gone, and stands until its lease ends.
+    local moved='/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
+    judged 0 '0 wrong' "$refused" "$moved" '/^5.0/i 2.6 exit run=2 status=75 said='
+    judged 1 '75, but nobody held the lock or waited for it' "$refused" "$moved" 's/ sure=0//' '/^5.0/i 2.6 exit run=2 status=75 said='
     local newer='run=2 status=78 said=it is kept in format 3 by a newer dlock, and dlock 1 knows no format above 2'
     judged 1 '78, but no newer dlock was there' "$refused" "/^5.0/i 2.6 exit $newer"
     judged 0 '0 wrong' "$refused" "/^5.0/i 2.6 exit $newer" '/^1.0 spawn run=1/s/$/ newer=1/'
@@ -451,7 +455,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
 @test "the checker finds a lock that remembers runs other than those that happened" {
     local pids='s/exit run=1 status=[03]/& dlock=11/;s/exit run=2 status=124/& dlock=12/'
     local told='/^5.0/i 4.9 memory backend=redis lock=a last=12 outcome=stopped status=-1 success=0 failures=2 history=1.6:0.896:stopped:-1;1.0:0.495:exited:3'
-    local success='s/end status=3/end status=0/;s/run=1 status=3/run=1 status=0/;s/exited:3/exited:0/'
+    local success='s/end status=3/end status=0/;s/run=1 status=3/run=1 status=0/;s/exited:3/exited:0 typical=0.495:0.495:0.495:1/'
     judged 0 'memories of locks judged: 1' "$pids" "$told"
     judged 1 'run 1 .*its lock does not have it in its history, of 1 runs' "$pids" "$told" 's/;1.0:0.495:exited:3//'
     judged 1 'run 2 .*its lock does not have it in its history, of 0 runs' "$pids" "$told" 's/history=.*/history=none/'
@@ -480,6 +484,24 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
         '/^5.0/i 4.0 fault_begin backend=redis fault=flushall may_lose=1\n4.1 fault_end backend=redis fault=flushall'
     judged 1 'it is the last run' "$pids" "$told" 's/last=12 outcome=stopped status=-1 success=0 failures=2/last=0 outcome=none status=-1 success=0 failures=0/' \
         '/^5.0/i 4.0 fault_begin backend=redis fault=pause may_lose=0\n4.1 fault_end backend=redis fault=pause'
+    verdicts
+}
+
+@test "the checker finds run times that no run took, and an end or a turn that is beyond them" {
+    local success='s/end status=3/end status=0/;s/exit run=1 status=3/exit run=1 status=0/'
+    local told=$success';/^2.495/i 2.0 told run=2 before=1.9 typical=0.5:0.51:0.51:6 end=2.3 wait=0.8'
+    judged 0 'estimates of run times: 1' "$told"
+    judged 1 'its runs are said to take 0.5, 0.51, and 0.6 s at most' "$told" 's/:0.51:6/:0.6:6/'
+    judged 1 'its runs are said to take 0.52, 0.51, and 0.51 s at most' "$told" 's/=0.5:/=0.52:/'
+    judged 1 'it is said to end at 3.700, and no run took longer than 0.51 s' "$told" 's/end=2.3/end=3.7/'
+    judged 1 'it is said to end at 0.500' "$told" 's/end=2.3/end=0.5/'
+    judged 0 '0 wrong' "$told" 's/end=2.3/end=0.5/' '/spawn run=2/s/$/ deed=clock/' # it may be the holder's
+    judged 1 'the next one is said to wait for 9 s behind 1 runs' "$told" 's/wait=0.8/wait=9/'
+    judged 1 'an end is expected, and nothing is known of its runs' "$told" 's/typical=[^ ]* //'
+    local memory=$success';s/exit run=1 status=0/& dlock=11/;s/exit run=2 status=124/& dlock=12/' row='/^5.0/i 4.9 memory backend=redis lock=a last=12 outcome=stopped status=-1 success=11 failures=1 history=1.6:0.896:stopped:-1;1.0:0.495:exited:0 typical=0.495:0.495:0.495:1'
+    judged 0 '0 wrong' "$memory" "$row"
+    judged 1 'what is typical of its history is said to be .*median=0.3' "$memory" "$row" 's/typical=0.495/typical=0.3/'
+    judged 1 'what is typical of its history is said to be None' "$memory" "$row" 's/ typical=.*//'
     verdicts
 }
 
@@ -518,7 +540,8 @@ class Stage:
         return next(iter(())) if lock == "first" else ["dlock:shared:1", "run-7"]
 
 said = queue.SimpleQueue()
-deeds = nemesis.Deeds(types.SimpleNamespace(log=lambda event, **fields: said.put((event, fields)), at=None, now=lambda: 1.0))
+deeds = nemesis.Deeds(types.SimpleNamespace(log=lambda event, **fields: said.put((event, fields)), at=None, now=lambda: 1.0,
+                                           ending=False))
 for lock in ("first", "second", "gone"):
     deeds.removals.put(types.SimpleNamespace(contender=types.SimpleNamespace(stage=Stage(), lock=lock),
                                              plan=types.SimpleNamespace(deed=plans.Deed("remove", "start", 0, 0))))
@@ -527,11 +550,11 @@ assert said.get(timeout=10)[0] == "removed_all"
 assert said.get(timeout=10)[1]["run"] == "7"
 assert said.get(timeout=10)[1]["unanswered"] == 1
 
-rng, options = random.Random(1), argparse.Namespace(only=[])
-drawn = [plan for plan in (plans.takes(rng, options, types.SimpleNamespace(namespaces=True), "scripts") for _ in range(3000)) if plan.how == "acquire"]
+rng, options, stage = random.Random(1), argparse.Namespace(only=[]), types.SimpleNamespace(name="redis", namespaces=False)
+drawn = [plan for plan in (plans.takes(rng, options, stage, "scripts") for _ in range(3000)) if plan.how == "acquire"]
 assert len(drawn) > 500
 assert all(float(plan.words[0][3:]) < plan.ttl / 2 for plan in drawn)
-drawn = [plan for plan in (plans.takes(rng, options, types.SimpleNamespace(namespaces=True), "scripts") for _ in range(100)) if plan.how == "attach"]
+drawn = [plan for plan in (plans.takes(rng, options, stage, "scripts") for _ in range(100)) if plan.how == "attach"]
 assert drawn and all("--attach=$$ " in plan.argv("dlock", [], "a", "b", ["true"])[2] for plan in drawn)
 P
 }
@@ -578,27 +601,40 @@ assert play("freeze-waiters", 3, 1, waiting)[0] == []
 P
 }
 
-@test "a refused MULTI is allowed again when its fault is over, and when its stage is healed" {
+@test "what a fault refuses or renames is there again when the fault is over, and when its stage is healed" {
     TORTURE_WALL_CLOCK=$HELPERS/fault_wall_clock.so PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - "$T" <<'P'
 import random, sys
-from stages_redis import RedisStage
+import servers, stages_redis
 
-def refused():
+class Only:
+    """Draws that one, or the first."""
+    def __init__(self, one): self.one = one
+    def choice(self, _some): return self.one
+    def sample(self, some, _count): return [some[0]]
+
+def served(words):
     try:
-        return stage.ask("MULTI") != "OK"
+        return stage.ask(*words) is not None
     except RuntimeError as error:
-        assert "NOPERM" in str(error)
-        return True
+        return "NOSCRIPT" in str(error)
 
-stage = RedisStage(sys.argv[1], random)
+stage = stages_redis.RedisStage(sys.argv[1], random)
 try:
-    fault = next(fault for fault in stage.faults() if fault.name == "refuse multi")
-    for over in fault.end, stage.heal:
-        assert not refused()
-        fault.begin(random)
-        assert refused()
-        over()
-    assert not refused()
+    faults = {fault.name: fault for fault in stage.faults()}
+    evalsha = ("EVALSHA", "0" * 40, 0)
+    for name, one, words in (("refuse extras", 1, ("MULTI",)), ("refuse commands", 1, evalsha),
+                             ("rename command", "EVALSHA", evalsha), ("replica", 1, ("SET", "a", "b"))):
+        for over in (faults[name].end, stage.heal) if name != "rename command" else (stage.heal,):
+            assert served(words), name
+            faults[name].begin(Only(one))
+            servers.wait_until(lambda: stage.ask("PING") == "PONG")
+            assert not served(words), name
+            over()
+        assert served(words), name
+    # What is moved comes back, over whatever has its name by then.
+    stage.ask("SET", "dlock:a", "run-1")
+    assert stage.move("a", 0) == ["run-1"] and stage.ask("GET", "dlock:a") == "run-1"
+    assert stage.move("b", 0) is None
 finally:
     stage.close()
 P
