@@ -143,7 +143,7 @@ def draw_sizes(plots):
 
 
 def draw(handoff, calls, budget, summary):
-    """The picture of what there is; summary is what stands for it where it cannot be seen."""
+    """The picture of the data; summary is its text for readers who cannot see it."""
     out, top = [], 28
     if handoff:
         more, top = dots(top, handoff)

@@ -53,7 +53,7 @@ print(json.dumps(state, sort_keys=True))'
 }
 
 # bats test_tags=slow
-@test "--hold-at-least with --acquire: after the release others are refused until its end, and --status says so" {
+@test "--hold-at-least with --acquire: after the release others are refused until the hold ends, and --status says so" {
     local start
     start=$(now)
     dlock --acquire --owner=short -t 60s --hold-at-least=3s short >/dev/null
@@ -192,7 +192,7 @@ is_held() { dlock --status -q "$1"; }
 # left NAME: prints the lease's remaining milliseconds.
 left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(1000 * json.load(sys.stdin)["ttl_remaining"]))'; }
 
-@test "--extend uses the TTL of the acquire and never shortens; with --ttl it sets exactly that" {
+@test "--extend sets the original TTL again and never shortens the lease; with --ttl it sets exactly that time" {
     dlock --acquire --owner=me -t 60s job >/dev/null
     dlock --extend --owner=me -t 30s job
     [ "$(left job)" -le 30000 ]

@@ -61,7 +61,7 @@ runs() {
 }
 is_free() { ! dlock --status -q "$1"; }
 
-@test "--history counts shared holders and slots, but not what did not run; --remember=0 removes it all" {
+@test "--history includes the runs of sharers and slot holders, but not skipped ones; --remember=0 removes all" {
     dlock -s job true
     dlock --slots=2 job true
     hold_lock job -t 60s
@@ -108,12 +108,12 @@ takes() {
 # took SECONDS NAME: records a success that took this long by the wall clock.
 took() { at "$1" dlock --release --owner="$(at 0 dlock --acquire "$2")" --exit-status=0 "$2"; }
 
-@test "--history: a run whose clock was set back has no length, and is not counted as usual" {
+@test "--history: a run whose clock was set back has no length, and does not count for the usual length" {
     took -60 job
     equals "$(history_of job '(s["runs"][0]["status"], s["runs"][0]["duration"], s["succeeded"], s["typical"])')" '(0, None, 1, None)'
 }
 
-@test "an estimate: after runs of 10 to 41 minutes 12m are usual; after 8m, about 4m are left" {
+@test "an estimate: after runs of 10 to 41 minutes, 12m is usual; after 8m, about 4m are left" {
     local minutes
     for minutes in 41 11 13 10 12; do took $((minutes * 60)) job; done
     equals "$(history_of job '[int(s["typical"][m]) for m in ("median", "p90", "longest", "runs")] + [int(t) for t in s["half_between"]]')" \

@@ -2,7 +2,7 @@
 # --hold-at-least: of a crontab line on many hosts, one host runs each time.
 load backend
 
-@test "--hold-at-least: after a shorter command others are refused until its end, and no longer" {
+@test "--hold-at-least: after a shorter command others are refused until that time is over, and no longer" {
     local start
     start=$(now)
     run dlock --hold-at-least=60s -t 60s third echo ran

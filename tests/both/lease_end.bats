@@ -45,7 +45,7 @@ load backend
     is_clean job
 }
 
-@test "the shortest lease works too" {
+@test "a lease of 100 ms, the shortest, is enforced too" {
     run dlock -t 100ms job sleep 60
     [ "$status" -eq 124 ]
     run dlock -t 100ms --grace=0 job -- sh -c "trap 'echo got TERM' TERM; sleep 60"

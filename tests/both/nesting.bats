@@ -51,7 +51,7 @@ ok'
     wait "$HOLDER"
 }
 
-@test "what an ended run leaves is not inside the next run with the same --owner, and does not release its lock" {
+@test "processes left by an ended run are not inside the next run with the same --owner, and do not release its lock" {
     local mode
     for mode in '' -s --slots=2; do
         rm -f "$T/go" "$T/done" "$T/held" "$T/held.end"

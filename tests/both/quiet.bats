@@ -36,7 +36,7 @@ silent() {
     [ ! -s "$T/out" ]
 }
 
-@test "a lock that cannot be acquired: the holder and since when are shown, except with -n, -q and -E 0; only a held lock is called held" {
+@test "a message says who holds a lock that cannot be acquired and since when, except with -n, -q and -E 0; only a held lock is called held" {
     local said="held by .* [(]pid \$HOLDER, \$T/held.sh[)] since [0-9:]{8} .*, lease ends in [0-9]+s"
     dlock --acquire -t 60s left >/dev/null
     dlock --hold-at-least=60s kept true

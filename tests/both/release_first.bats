@@ -24,7 +24,7 @@ ended() {
     [ ! -e "$T/closed" ]
 }
 
-@test "while the watch sleeps, the lock is free before the watch's thread has ended, which touches nothing more" {
+@test "the lock is free before the thread that watches the lease has ended, and that thread touches nothing more" {
     watched -t 60s
     touch "$T/hold_woken"
     end_hold
@@ -36,7 +36,7 @@ ended() {
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "the watch was notified of a loss but has not checked yet when the command ends: 124" {
+@test "the thread that watches the lease was notified of a loss, but has not checked yet when the command ends: 124" {
     watched -t 60s
     touch "$T/hold_woken"
     steal job
@@ -47,7 +47,7 @@ ended() {
     equals "$(wc -l <"$T/held.err")" 1
 }
 
-@test "the connection breaks as the command ends: the release closes it while the watch polls its own copy" {
+@test "the connection breaks as the command ends: the release closes it while the thread that watches the lease polls its own copy" {
     [ "$BACKEND" = redis ] || skip 'files have no connection'
     watched -t 60s
     touch "$T/hold_woken"
@@ -59,7 +59,7 @@ ended() {
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "the watch has just found a loss when the command ends: 124" {
+@test "the thread that watches the lease has just found a loss when the command ends: 124" {
     watched -t 60s
     touch "$T/hold_write"
     steal job
@@ -71,7 +71,7 @@ ended() {
     equals "$(grep -c 'the lock was lost before the command ended' "$T/held.err")" 1
 }
 
-@test "the watch has just found a longer lease when the command ends after the old one: the command's own status" {
+@test "the thread that watches the lease has just found a longer one when the command ends after the old one: the command's own status" {
     watched -t 2s
     touch "$T/hold_main"
     dlock --extend -t 60s --owner="$(dlock --status --json job | grep -oE '"(owner|token)":"[^"]*"' | head -1 | cut -d'"' -f4)" job

@@ -262,7 +262,7 @@ equals_waiters() { [ "$(dlock --status --json "$1" | query 's["waiters"]')" = "$
     equals "$(memory job '(r, g, runs)')" '(None, None, 0)'
 }
 
-@test "--list --all shows free names that remember a run" {
+@test "--list --all also shows free locks that remember a run" {
     local name
     for name in b a 'c{x}y' 'd}e'; do dlock "$name" true; done
     dlock --remember=0 nothing true

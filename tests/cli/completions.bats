@@ -210,7 +210,7 @@ complete_line() {
     done
 }
 
-@test "bash with bash-completion gives the same completions" {
+@test "bash completes the same with bash-completion as without" {
     local package=/usr/share/bash-completion/bash_completion
     [ -e "$package" ] || skip 'no bash-completion'
     sed -i "1i . $package" "$T/bashrc"
@@ -222,7 +222,7 @@ complete_line() {
     equals "$(keys bash "dlock --owner-file ~/.zsh$TAB")" 'dlock --owner-file ~/.zsh'
 }
 
-@test "bash gives the same completions if neither = nor : separates words" {
+@test "bash completes the same if neither = nor : separates words" {
     echo 'set -u; COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}' >>"$T/bashrc"
     AT=("${ON_FILE[@]}")
     held deploy:production

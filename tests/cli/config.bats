@@ -326,7 +326,7 @@ C
     equals "$(DLOCK_REDIS=redis://h servers job)" h
 }
 
-@test "a HOME of another user is reported only if it may not be searched" {
+@test "a HOME that belongs to another user is reported only if it cannot be searched" {
     local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     mkdir -m 700 "$T/roots" "$T/theirs"

@@ -123,7 +123,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^files shared note: the first user to create a file' --backend=file --lock-dir="$T/locks"
 }
 
-@test "the lock file of flock(1) is checked, but neither created nor locked" {
+@test "the file of --lock-file is checked, but neither created nor locked" {
     finds 0 '^files lock file ok: does not exist' --lock-file="$T/exact"
     [ ! -e "$T/exact" ]
     touch "$T/exact"
@@ -420,7 +420,7 @@ without() {
     done
 }
 
-@test "a lock directory on which flock(2) locks a file's bytes is a failure, such a lock file a warning" {
+@test "a lock directory on a file system whose flock(2) is a byte-range lock is a failure, such a lock file a warning" {
     export LD_PRELOAD=$HELPERS/fault_fstatfs.so FAULT_TYPE=0x6969
     doctor --lock-dir="$T/locks"
     equals "$status" 77

@@ -184,7 +184,7 @@ P
     wait "$HOLDER"
 }
 
-@test "--hash and --secret-file that contradict each other are refused with the place of each" {
+@test "--hash and --secret-file that contradict each other are refused, naming where each was set" {
     local dlock=(dlock --backend=file)
     fails_with 64 '--hash: hmac-sha256 needs a secret' "${dlock[@]}" --hash=hmac-sha256 job true
     DLOCK_HASH=hmac-sha256 fails_with 78 'DLOCK_HASH: hmac-sha256 needs a secret' "${dlock[@]}" job true

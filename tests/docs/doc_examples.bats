@@ -194,7 +194,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     done
 }
 
-@test "a quorum can be set on the command line and, in both ways, in configuration files" {
+@test "a quorum can be set on the command line, and in two ways in configuration files" {
     local i hosts=()
     for i in a b c; do
         start_redis $i

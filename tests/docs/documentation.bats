@@ -5,7 +5,7 @@ setup() { common_setup; SRC=$TESTS/..; }
 # Prints the long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
 
-@test "--help fits 80 columns, aligns its texts in one column, and starts with daily use: the TTL kills" {
+@test "--help fits 80 columns, aligns its texts in one column, starts with daily use, and says that the TTL kills" {
     local help first
     dlock --help >"$T/help"
     equals "$(awk 'length > 80' "$T/help")" ''

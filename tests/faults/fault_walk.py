@@ -78,7 +78,7 @@ EXHAUSTED = {
     errno.EINVAL: "clock_gettime",
 }
 CLOCKS = (("ahead", CLOCK_BOOTTIME), ("ahead", CLOCK_REALTIME), ("back", CLOCK_REALTIME))
-# Resource limits, by name, with the least and the most of each and the step. "" is none.
+# Resource limits by name, each with its range and step. "" is no limit.
 LIMITS = {
     "NOFILE": (3, 14, 1),
     "AS": (3 << 20, 16 << 20, 1 << 19),
@@ -111,9 +111,9 @@ NOT_WALKED = {
 }
 
 
-# The C library has a function under several names: underscores before it, the standard of C whose rules it
-# follows, and behind it large files, 64-bit time, and checks of sizes. Which of them a program calls depends
-# on the library, the processor and the compiler's options.
+# The C library has a function under several names: prefixes are underscores and the C standard that it follows,
+# suffixes are for large files, 64-bit time and checks of sizes. The library, the processor and the compiler's
+# options decide which of them a program calls.
 VARIANT = re.compile(r"^_*(?:isoc\w+?_)?(.+?)(?:64|_time64|_chk|_2)*_*$")
 
 

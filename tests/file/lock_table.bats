@@ -133,7 +133,7 @@ P
     [[ $(counts) == *'"takes":1,'* ]]
 }
 
-@test "a table that is a link, a directory or another user's file: exit 77 or 73, nothing run" {
+@test "a table that is a link, a directory or another user's file: exit 77 or 73, nothing is run" {
     mkdir -m 700 "$T/locks"
     ln -s "$T/elsewhere" "$TABLE"
     fails_with 77 'cannot keep the fence' dlock job touch "$T/ran"

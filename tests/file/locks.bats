@@ -84,7 +84,7 @@ ROWS
     equals "$(cat "$T/mode")" $'700\n1777'
 }
 
-@test "a directory that is a link, belongs to another user, is open to others, or cannot be made or written to: exit 77 or 73, nothing run" {
+@test "a directory that is a link, belongs to another user, is open to others, or cannot be created or written to: exit 77 or 73, nothing is run" {
     mkdir -m 700 "$T/real"
     ln -s "$T/real" "$T/link"
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link" job touch "$T/ran"
@@ -653,7 +653,7 @@ P
     [[ $output == *'cannot open the lock file'*'Permission denied'* ]]
 }
 
-@test "--lock-file: another user's file in a directory like /tmp, where the kernel lets only its owner open it with O_CREAT, works" {
+@test "--lock-file: another user's file in a directory like /tmp works, although the kernel lets only its owner open it with O_CREAT" {
     : >"$T/exact"
     LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" -- env -u LD_PRELOAD flock -n "$T/exact" true
     equals "$status $output" '1 '
@@ -710,7 +710,7 @@ P
     done
 }
 
-@test "inotify instances left to the kernel are closed" {
+@test "inotify instances that dlock leaves to the kernel are closed in time for later runs" {
     # A user namespace has its own limit.
     unshare -r sh -c 'echo 5 >/proc/sys/user/max_inotify_instances' 2>/dev/null || skip 'no limit can be set'
     # shellcheck disable=SC2016
@@ -720,7 +720,7 @@ P
     [[ $output != *inotify* ]]
 }
 
-@test "without inotify the removal of a lock file is noticed within about a second, and -v says why not at once" {
+@test "without inotify the removal of a lock file is noticed within about a second, and -v says why it takes so long" {
     local where
     for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
         rm -f "$T"/held "$T"/held.*

@@ -25,7 +25,7 @@ print(eval(sys.argv[1]))' "$2"
     for name in "${names[@]}"; do fails_with 75 '' dlock --once-per=1h "$name" touch "$T/ran"; done
 }
 
-@test "a full table: the oldest runs are dropped, after the names that remember none" {
+@test "a full lock table: the oldest runs are dropped, after the names that remember none" {
     dlock job true
     dlock --remember=0 nothing true
     fill_table "$TABLE" 0 3600 0
@@ -38,7 +38,7 @@ print(eval(sys.argv[1]))' "$2"
     for name in job first second; do equals "$(memory "$name" 'r["status"]')" 0; done
 }
 
-@test "a full table: what --once-per needs is kept, and a run without room causes a warning" {
+@test "a full lock table: what --once-per needs is kept, and a run without room causes a warning" {
     dlock --once-per=1h job true
     fill_table "$TABLE" 1 3600 3600
     fails_with 0 '^$' dlock last true
@@ -83,7 +83,7 @@ P
     done
 }
 
-@test "the table is truncated while a command runs: the command's own status is returned, and the next run is remembered" {
+@test "the lock table is truncated while a command runs: the command's own status is returned, and the next run is remembered" {
     local size
     for size in 0 393472 400000; do
         dlock job true
@@ -257,7 +257,7 @@ P
     [[ $output == 7$'\n''job: free, released '*', exit status 7'*$'\n''job: no run is known' ]]
 }
 
-@test "a full table: a name inherits no history from the name whose place it takes" {
+@test "a full lock table: a name inherits no history from the name whose place it takes" {
     fails_with 7 '' dlock before sh -c 'exit 7'
     fill_table "$TABLE" 0 3600 0
     python3 - "$TABLE" <<'P' # each place has another name's history

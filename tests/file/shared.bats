@@ -364,7 +364,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     [[ $output == *'"losses":0'* ]]
 }
 
-@test "--release from outside keeps to --hold-at-least, and the record says so" {
+@test "--release from outside respects --hold-at-least, and the record says so" {
     share a --owner=a --hold-at-least=3s -t 60s job
     run dlock --release --owner=a job
     equals "$status" 0

@@ -24,7 +24,7 @@ static int split(char *text, char **words, char **copies)
     for (char *rest = text; rest != NULL && count < WORDS_MOST; count++) {
         const char *word = strsep(&rest, "\n");
         words[count] =
-            strdup(word); /* apart from each other, so that a look behind one's end is found */
+            strdup(word); /* apart from each other, so that a read behind one's end is found */
         copies[count] = strdup(word);
         fuzz_expect(words[count] != NULL && copies[count] != NULL);
     }

@@ -8,7 +8,7 @@
  *   t take    s take, shared   o take, of three slots   c check    e extend
  *   r release l look           f force-release          i list     a attachments
  *   d take, once a minute      0 to 5 how the next run ends
- * A boot id of zeros stands for the one of this boot. */
+ * A boot id of zeros is replaced by this boot's. */
 #include "fuzz_print.h"
 #include "process/procfs.h"
 #include "run/outer.h"

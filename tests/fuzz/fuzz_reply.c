@@ -5,7 +5,7 @@
  * each write, with a line "--" between the parts (LF; the protocol's own lines
  * end in CR LF):
  *   t take    w take, in the queue, and listen    c check   e extend   r release
- *   l look    f force-release    i list    n be told of touches from now on
+ *   l look    f force-release    i list    n be notified of changes
  *   m messages that come unasked: the next part is there without a write
  * An S before them: the server is found by Sentinel; a C: it is a Cluster.
  * The system calls that move bytes are replaced (-Wl,--wrap): nothing

@@ -45,7 +45,7 @@ static void keep_input(int number)
 static void feed(const uint8_t *bytes, size_t size)
 {
     uint8_t *copy =
-        malloc(size > 0 ? size : 1); /* no byte more, so that a look behind its end is found */
+        malloc(size > 0 ? size : 1); /* no byte more, so that a read behind its end is found */
     if (copy == NULL)
         abort();
     memcpy(current, bytes, size);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts dlock and interrupts it where it waits, as Ctrl-C does: it must die of that within 20 s.
+"""Starts dlock and interrupts it while it waits, as Ctrl-C does: it must die of that within 20 s.
 
     ctrl_c.py asleep|threads ARGUMENT...
 

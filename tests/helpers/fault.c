@@ -757,7 +757,7 @@ int open(const char *path, int flags, ...)
     return open64(path, flags, mode);
 }
 #elif defined FAULT_ancestor_ends
-/* At the first look, the process $FAULT_PID is not in /proc, as if it had just ended. */
+/* At the first check, the process $FAULT_PID is not in /proc, as if it had just ended. */
 int open64(const char *path, int flags, ...)
 {
     static atomic_bool looked;

@@ -34,7 +34,7 @@ def columns_of(text):
 class Terminal:
     def __init__(self, argv, columns=80, reflow=True, **environment):
         self.columns, self.reflow = columns, reflow
-        self.rows, self.row, self.column = [[]], 0, 0  # cells: a character with what combines with it; "" behind a wide one
+        self.rows, self.row, self.column = [[]], 0, 0  # cells: a character and what combines with it; "" after a wide one
         self.drawing = False
         self.draws = []  # (when, text) of each live line
         self.text = self.unread = ""  # all received text; an incomplete sequence at its end

@@ -50,7 +50,7 @@ class RedisClient:
 
 
 def ask_once(path, *words, connect, answer):
-    """One command, on a connection of its own; raises where the server does not let us in, or
+    """One command, on its own connection; raises if the server does not let this client in, or
     does not answer, within so many seconds."""
     client = RedisClient(path, connect)
     try:

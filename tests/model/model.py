@@ -232,7 +232,7 @@ class Lock:
         self.last_fence = self.last_owner = None
         self.seen = None                      # what --status showed, except times and counts
         self.failed = False                   # the last step has done so
-        self.last_exclusive, self.exclusive_release = None, None  # who had it so, and how many releases there were then
+        self.last_exclusive, self.exclusive_release = None, None  # who held it then, and how many releases there had been
 
     def words(self):
         return ["--prefix=" + self.prefix, self.name]

@@ -65,7 +65,7 @@ P
     wait "$dlock"
 }
 
-@test "the service manager is told of the wait, of a longer start timeout, and when the lock is held" {
+@test "the service manager is notified of the wait, of a longer start timeout, and of the acquired lock" {
     manager
     unset NOTIFY_SOCKET
     hold_lock job -t 60s
@@ -322,7 +322,7 @@ ls /run/locks'
     not grep -q 'job.lock' "$T/driver"
 }
 
-@test "a real unit that acquires before its start and releases after its stop, by a token file" {
+@test "a real unit acquires its lock before its start and releases it after its stop, with a token file" {
     mkdir "$T/units"
     local dlock
     dlock=$(realpath "$DLOCK")

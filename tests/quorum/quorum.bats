@@ -295,7 +295,7 @@ far() {
     wait_until 5 is_free_on 2
 }
 
-@test "a server that was slow once soon gets the lock, for the rest of the lease only" {
+@test "a server that was slow once gets the lock soon afterwards, for the rest of the lease only" {
     quorum 3
     freeze 2
     hold_lock job --ttl=20

@@ -31,7 +31,7 @@ ends() {
 }
 
 # bats test_tags=slow
-@test "the server's clock is set back: a new expiry or a heartbeat counts from the time it was set" {
+@test "the server's clock is set back: a new expiry or a heartbeat counts from the moment it arrives" {
     runs set -t 15s
     runs extended -t 15s
     runs shared -t 15s -s

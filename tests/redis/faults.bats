@@ -197,7 +197,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a password that the server does not need is refused, and a lock acquired in between is given back" {
+@test "a password that the server does not need is refused: exit 77, and no lock is left" {
     start_redis
     fails_with 77 'AUTH' dlock -r "unix://:secret@$T/redis.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -525,7 +525,7 @@ P
     equals "$status $output" '5 '
 }
 
-@test "a list of past requests that is cut off inside a long entry costs the server no time" {
+@test "a list of past requests that is cut off inside a long entry costs the server hardly any time" {
     start_redis
     hold_lock job -s -r "unix://$T/redis.sock" -t 60
     # As after several force-releases of a lock with many sharers.

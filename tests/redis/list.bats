@@ -19,7 +19,7 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
     equals "$(redis info commandstats | grep -c '^cmdstat_keys')" 0
 }
 
-@test "--list goes on as long as the server answers each step, even if the whole takes longer than --retry-for" {
+@test "--list goes on for as long as the server answers each step, even if that takes longer than --retry-for in total" {
     redis debug populate 8000 other 10
     dlock --acquire -t 60s one >/dev/null
     fake_redis delay=300 "$T/redis.sock"

@@ -297,7 +297,7 @@ passes_on() {
     equals "$status" 0
 }
 
-@test "an attached script and a detached lock work with every source of the password" {
+@test "--attach and --acquire work with every source of the password" {
     start_locked
     export REDISCLI_AUTH=$PASSWORD
     run sh -c 'dlock -r "$1" --attach job && dlock -r "$1" --status job | head -1' sh "$URL"
@@ -445,7 +445,7 @@ P
     equals "$output" 1
 }
 
-@test "a password changed while the lock is held does not lose the lock: the command runs on, and the end reports it" {
+@test "a password changed while the lock is held does not lose the lock: the command runs on, and a message at the end says so" {
     start_locked
     hold_lock job -v -t 1m -r "unix://bob:$PASSWORD@$T/redis.sock"
     REDISCLI_AUTH=$PASSWORD redis acl setuser bob '>new' "<$PASSWORD" >/dev/null

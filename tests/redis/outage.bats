@@ -82,7 +82,7 @@ taken_after() { # taken_after ERROR COMMAND...
 }
 
 # bats test_tags=slow
-@test "many processes that give up requests delayed on the network leave no lock" {
+@test "requests that many processes have given up, and that arrive late, leave no lock" {
     start_redis
     dlock -r "$URL" job true
     torture_proxy redis

@@ -149,7 +149,7 @@ S
     [[ $output == *'could not be released: '*NOREPLICAS*'; it is held until its lease ends, and its run is not recorded' ]]
 }
 
-@test "a run that the user may not record: the lock is released, with a warning" {
+@test "the lock is released, with a warning, if the user may not record its run" {
     redis acl setuser default -hset >/dev/null 2>&1 || skip 'needs Redis 6'
     redis acl setuser default +hset
     fails_with 0 'the lock is released, but its run is not remembered: .*(hset|HSET)' \

@@ -146,7 +146,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
 questions() { redis info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
 has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
-@test "a waiter is called at once, and a holder notices at once that its key has changed" {
+@test "over TLS a waiter is called at once, and a holder notices at once that its key has changed" {
     start_tls_redis
     local start
     hold_lock job -r "$URL"

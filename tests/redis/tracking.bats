@@ -73,7 +73,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 # bats test_tags=slow
-@test "a server that sends only nonsense from now on: the command is stopped before the lease ends" {
+@test "a server that starts to send only nonsense: the command is stopped before the lease ends" {
     start_redis
     local mode modes=(garbage huge endless cut nonsense close mute) fakes=() holders=() status
     for mode in "${modes[@]}"; do

@@ -225,7 +225,7 @@ hear_all() {
     within 2500 "$start"
 }
 
-@test "a waiter whose turn another client snatches keeps waiting in its place" {
+@test "a waiter keeps its place if another client acquires the lock in the waiter's turn" {
     start_redis
     take_by_hand
     queue a && queue b

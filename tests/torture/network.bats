@@ -60,7 +60,7 @@ while True:
 """
 
 def answers(network, count, seconds, most):
-    """What comes back within these seconds, until there are so many."""
+    """The packets that come back within these seconds, at most so many."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
         for number in range(count):
             stream.sendto(b"%d" % number, (network.address("a"), 7))

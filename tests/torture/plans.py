@@ -127,7 +127,7 @@ class Kind(NamedTuple):
     """Of deeds: how often one is drawn, where, and how."""
 
     weight: int
-    values: tuple = (0,)  # one is drawn for whoever does it
+    values: tuple = (0,)  # one is drawn for each action
     on: Callable = lambda stage: True
     around: bool = False  # it surrounds dlock from its beginning (surroundings.py); the others are done later (nemesis.py)
     to_scripts: bool = False  # it also acts on a script that holds the lock itself

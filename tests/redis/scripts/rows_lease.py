@@ -241,7 +241,7 @@ EXTEND = [
     row("a share that has ended", shared(ENDED, B), extend("A", "a", LONG), ["gone", "ended"]),
 ]
 
-# --- what the server tells of afterwards ---------------------------------
+# --- what the server reports afterwards ----------------------------------
 
 BOTH_A = shared(sharer("A", "a"), B, left=LONG + 1000)
 WATCHED = [

@@ -192,7 +192,8 @@ def check_share(token, take_id):
 
 
 def release(token, take_id, wall=3000, hold=0, how="held", may_come=False, ended=2500, result="", began=1000, fence=0, outside=None, keys=8):
-    """wall: when it is released, `began`, `ended`: when its run had (0: as its record says), `fence`: of its take, by the holder's clock; hold "": as the take asked for."""
+    """wall: the time of the release; `began`, `ended`: those of its run (0: as its record says); `fence`: its fence by the
+    holder's clock; hold "": as requested when the lock was acquired."""
     return Call("release", keys, token, [token, take_id, wall, hold, how, "1" if may_come else "", ended, result, began if outside is None else 0, fence] +
                 ([outside] if outside is not None else []))
 
@@ -223,7 +224,7 @@ HELD = ("left", "ask", "mode", "reserved", "ahead", "came", "uncalled", "paused"
 
 
 def said(of):
-    """A record in an answer, which may also say when it ends and the like; "" if there is none."""
+    """A record in a reply, which may also have its end and other fields; "" if there is none."""
     return Said(of) if of else ""
 
 
