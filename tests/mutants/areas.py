@@ -39,7 +39,7 @@ AREAS = {
     "src/store/file/memory.c": ("unit/test_run_slot", "file/lock_table", "both/fence:file", "both/runs:file", "file/runs") + STORE_FILES,
     "src/store/file/queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared"),
     "src/store/file/store.c": ("unit/test_admission",) + FILES,
-    "src/store/redis/backend.c": REDIS,
+    "src/store/redis/backend.c": REDIS[:-1] + ("quorum/quorum", REDIS[-1]),
     "src/store/redis/take.c": ("redis/replicas",) + REDIS,
     "src/store/quorum/lease.c": ("quorum/quorum",),
     "src/store/quorum/round.c": ("unit/test_verdict", "quorum/quorum"),

@@ -68,6 +68,18 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
+@test "a request that does not wait asks a Sentinel for the master once, and does not subscribe there" {
+    local before
+    A=$(free_port)
+    start_redis a --port "$A"
+    fake_sentinel fake "$(address 127.0.0.1 "$A")"
+    export DLOCK_REDIS=redis+sentinel://127.0.0.1:$PORT/prime
+    dlock --acquire job
+    before=$(wc -l <"$T/fake.log")
+    fails_with 75 '' dlock -n job true
+    equals "$(tail -n +$((before + 1)) "$T/fake.log")" question
+}
+
 @test "no Sentinel can be reached: exit 69 with how many were tried and what the last one said" {
     local down=127.0.0.1:$(free_port)
     fails_with 69 "redis\+sentinel://$down,$down/prime/0: 2 Sentinels were asked for the master prime without success; Sentinel $down: Connection refused; tried [2-9]" \
