@@ -144,7 +144,7 @@ S
     done
     redis flushall
     (wait_until 10 pgrep -f "$T/refused.sh" >"$T/pid"; wait_until 10 not pgrep -F "$T/pid"; sleep 0.3
-        kill -TERM "$(pgrep -f "dlock.* job sh $T/refused.sh")") 3>&- 4>&- &
+        kill -TERM "$(pgrep -o -f "dlock.* job sh $T/refused.sh")") 3>&- 4>&- &
     refused_for 3 min-replicas-to-write 1
     [[ $output == *'could not be released: '*NOREPLICAS*'; it is held until its lease ends, and its run is not recorded' ]]
 }
