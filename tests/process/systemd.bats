@@ -304,7 +304,7 @@ U
     boot 'dlock -t 60s job -- sh -c "touch /run/held; sleep 4" & holder=$!
 while [ ! -e /run/held ]; do sleep 0.05; done
 systemctl start --no-block job.service
-sleep 3 # longer than the unit's TimeoutStartSec
+sleep 3 # longer than TimeoutStartSec of the unit
 systemctl show job.service -p ActiveState -p StatusText
 wait $holder
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
