@@ -77,9 +77,9 @@ wait_until() {
         if ((tries++ < 10)); then rest 0.01; elif ((tries < 40)); then rest 0.03; else rest 0.1; fi
     done
 }
-# If the time is over before read has begun to wait, bash 5.2 gives itself a signal mask at random. With SIGCHLD in it,
-# children that have ended stay zombies, and with other signals, processes that the test starts do not get them. So the
-# mask is that of a subshell.
+# rest SECONDS: in a subshell, because of two bugs of bash 5.2. A shell that runs only builtins may miss the end of a
+# child on a busy machine; the child stays a zombie, which is not gone(), until the shell waits for another one. And if
+# the time is over before read waits, read gives the shell a signal mask at random.
 rest() { (read -rt "$1" <>"$NEVER") || true; }
 
 # let_others_into FOLDER: opens the folders that bats has made above FOLDER to other users. False if the test cannot
@@ -322,7 +322,7 @@ equals() {
 }
 
 # hold NAME: makes the command $T/NAME.sh, which creates $T/NAME and runs until $T/NAME.end exists. In Perl, which
-# sleeps without a process and, unlike the read of rest(), keeps its signal mask.
+# sleeps without a process and, unlike bash in its read -t, keeps its signal mask.
 # shellcheck disable=SC2016
 hold() { printf '#!%s\nopen my $f, ">", q{%s.tmp}; print $f "$$\\n"; close $f; rename q{%s.tmp}, q{%s}; select undef, undef, undef, 0.03 until -e q{%s.end}\n' \
     "$(type -P perl)" "$T/$1" "$T/$1" "$T/$1" "$T/$1" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
