@@ -16,7 +16,7 @@ CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("did not answer in time", "the connection timed out", "the TLS handshake was not answered in time",
-            "its lease ended before the answer arrived")
+            "its lease ended before the answer arrived", "had the lock in time")
 # How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
 # In addition to --retry-for: connecting, the queue, and the machine.
@@ -81,8 +81,10 @@ def exit_problem(checker, run):
     ended = run.end if run.end is not None else run.died
     if ended > run.last_deadline + (checker.slack(ended) if run.extended else 0):
         return "the command ended %.3f s after its lease, but this is not 124" % (ended - run.last_deadline)
-    # If the server can no longer be asked, nobody knows, and a failover may lose the removal.
-    if "could not be released" not in run.said and \
+    # If the server can no longer be asked, nobody knows, and a failover may lose the removal. A release that arrives after the
+    # end of the lease cannot tell whether the lock was lost before.
+    lease_ends = max(run.earliest_take, run.extended or 0) + run.ttl - run.drift
+    if "could not be released" not in run.said and run.exit < lease_ends and \
             any(removal.sure and removal.after < ended and not any(window.touches(removal.before, ended) for window in run.lost_to)
                 for removal in run.removals if removal.before >= run.start):
         return "the lock was lost before the command ended, but this is not 124"

@@ -170,6 +170,7 @@ verdicts() {
     judged 1 "the command's own status was 3" 's/run=1 status=3/run=1 status=0/'
     judged 1 'the lock was lost before the command ended' '/^1.01/a 1.2 removed run=1 before=1.19'
     judged 0 '0 wrong' '/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
+    judged 0 '0 wrong' '/^1.01/a 1.2 removed run=1 before=1.19' '/^1.51 exit/d' '/^1.6 start/a 2.0 exit run=1 status=3 said='
     local failover='/^1.01/a 1.FROM fault_begin backend=redis fault=failover may_lose=1\n1.TO fault_end backend=redis fault=failover'
     judged 0 '0 wrong' "${failover//FROM/21}" '/^1.01/a 1.2 removed run=1 before=1.19' 's/1.TO/1.3/'
     judged 1 'the lock was lost before the command ended' "${failover//FROM/02}" 's/1.TO/1.03/' '/^1.03/a 1.2 removed run=1 before=1.19'
