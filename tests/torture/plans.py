@@ -258,12 +258,14 @@ def draw_kind(plan, rng, kind, length):
 
 def draw_deed(plan, rng, names, kind, length, options):
     """Most runs are left alone, so that they can be compared."""
-    what = rng.choices(names, [DEEDS[name].weight for name in names])[0] if rng.random() < 0.2 else None
-    if kind == "crowd" and rng.random() < 0.1:
-        what = rng.choice([name for name in names if DEEDS[name].values == GROUP_SIZES])
-    if options.only:  # a seed found with few faults stays the same with many
-        chosen = [name for name in names if name in options.only]
-        what = rng.choice(chosen) if chosen and rng.random() < 0.3 else None
+    if options.only:
+        names = [name for name in names if name in options.only]
+    groups = [name for name in names if DEEDS[name].values == GROUP_SIZES]
+    what = None
+    if kind == "crowd" and groups and rng.random() < (0.3 if options.only else 0.1):
+        what = rng.choice(groups)
+    elif names and rng.random() < (0.3 if options.only else 0.2):
+        what = rng.choices(names, [DEEDS[name].weight for name in names])[0]
     if what is None or (plan.how != "run" and not DEEDS[what].to_scripts):
         return NOTHING
     value = rng.choice(DEEDS[what].values)
