@@ -41,7 +41,7 @@ HANG_SECONDS = 240
 FUNCTION_MOST = 4
 SCRIPT_MOST = 25
 
-NOT_JUDGED = {"equal": "changed nothing", "no code": "did not compile", "skipped": "whose tests are skipped here",
+NOT_JUDGED = {"equal": "changed nothing", "no code": "did not compile", "skipped": "whose tests are skipped or fail anyway",
               "no time": "not reached in time"}
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 Verdict = collections.namedtuple("Verdict", "mutant kind by seconds")
