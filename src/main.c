@@ -118,15 +118,17 @@ static bool has_borrowed_rights(struct errmsg *why)
     gid_t group, effective_group, saved_group;
     if (getresuid(&user, &effective_user, &saved_user) != 0 ||
         getresgid(&group, &effective_group, &saved_group) != 0) {
-        errmsg_set(why, "cannot find out its own rights: %s", strerror(errno));
+        errmsg_set(why, "cannot find out the rights of this process: %s", strerror(errno));
         return true;
     }
     if (user == effective_user && user == saved_user && group == effective_group &&
         group == saved_group && !may_have_file_capabilities())
         return false;
-    errmsg_set(why, "it has more rights than its caller (set-user-ID, set-group-ID or file "
-                    "capabilities), and would pass them to any command; nothing was done. Use "
-                    "chmod ug-s or setcap -r on its file; sudo(8) is for commands of another user");
+    errmsg_set(
+        why,
+        "dlock has more rights than its caller (set-user-ID, set-group-ID or file capabilities) "
+        "and would pass these rights to any command; nothing was done; use chmod ug-s or setcap -r "
+        "on the dlock file, and sudo(8) to run a command as another user");
     return true;
 }
 
@@ -134,7 +136,7 @@ int main(int argc, char **argv)
 {
     if (!fill_standard_fds()) {
         say_error(&(struct messages){0},
-                  "cannot open /dev/null for a standard descriptor that is closed: %s",
+                  "cannot open /dev/null in place of a closed standard descriptor: %s",
                   strerror(errno));
         return STATUS_SYSTEM;
     }

@@ -125,7 +125,7 @@ static void fill(struct row *row, const struct options *options, enum option_id 
         row->value = urls_shown(value, row->text, sizeof row->text);
     row->beyond_file = row->value != NULL && !fits_file(id, row->value);
     if (row->beyond_file)
-        row->note = "a file cannot set it";
+        row->note = "cannot be set in a file";
 }
 
 static void print_row(const struct row *row)
@@ -143,7 +143,7 @@ static void print_row(const struct row *row)
 static void print_file(const char *path, bool was_read)
 {
     char text[1024];
-    printf("; %s: %s\n", text_escape(text, sizeof text, path), was_read ? "read" : "not there");
+    printf("; %s: %s\n", text_escape(text, sizeof text, path), was_read ? "read" : "not found");
 }
 
 static void print_json(struct json *json, const struct row *row)

@@ -62,7 +62,7 @@ static void add_unused(enum option_id id, const char *why, bool grave, void *dat
     struct findings *findings = data;
     findings->check = option_rows[id].name;
     if (grave)
-        findings_warn(findings, "rediss://, or remove the setting", "%s", why);
+        findings_warn(findings, "use rediss://, or remove the setting", "%s", why);
     else
         findings_note(findings, NULL, "%s", why);
 }
@@ -93,14 +93,14 @@ static NOT_INLINED void check_configuration(const struct options *options,
     options_unused(options, add_unused, findings);
     if (options->fallback_to_file) {
         findings->check = "fallback";
-        findings_warn(findings, "without --fallback, no command runs while Redis is down",
-                      "while Redis is down, locks hold on this host only, and do not exclude "
-                      "hosts that reach it");
+        findings_warn(findings, "remove --fallback to run no command while Redis is down",
+                      "while Redis is down, a lock holds on this host only, and hosts that reach "
+                      "Redis are not excluded");
     }
     if (options->warn_on_expire) {
         findings->check = "on-expire";
-        findings_warn(findings, "--on-expire=stop",
-                      "a command runs on without its lock when the lease ends or is lost");
+        findings_warn(findings, "use --on-expire=stop",
+                      "the command keeps running without the lock after the lease ends or is lost");
     }
     check_key(options, findings);
 }
@@ -112,15 +112,16 @@ static void check_choice(const struct options *options, const struct backend *ba
                          struct findings *findings)
 {
     static const char degraded[] = "no Redis is configured (%s): locks hold on this host only";
-    static const char redis_or_file[] = "--redis=URL, or --backend=file if this is intended";
+    static const char redis_or_file[] = "use --redis=URL, or --backend=file if this is intended";
     char places[CONFIG_PLACES_SIZE];
     findings->check = backend->kind;
     if (strcmp(backend->kind, "redis") == 0)
         findings_good(findings, "%s",
-                      options->backend == BACKEND_REDIS ? "--backend=redis asks for it"
-                                                        : "a URL is configured");
+                      options->backend == BACKEND_REDIS
+                          ? "chosen by --backend=redis"
+                          : "chosen because a Redis URL is configured");
     else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        findings_note(findings, NULL, "%s asks for it; a lock holds on this host alone",
+        findings_note(findings, NULL, "chosen by %s; a lock holds on this host only",
                       options->lock_file != NULL ? "--lock-file" : "--backend=file");
     else if (options->on_degraded == DEGRADED_PROCEED)
         findings_warn(findings, redis_or_file, degraded,
@@ -147,12 +148,14 @@ static void check_ttl(const struct options *options, const struct lock_state *st
     duration_format(options->ttl, ttl, sizeof ttl);
     findings->check = "ttl";
     if (past_run_is_tight(&longest))
-        findings_warn(findings, "a longer --ttl: at its end the command is killed", found, ttl,
-                      advice);
+        findings_warn(findings, "use a longer --ttl: the command is killed when the TTL is over",
+                      found, ttl, advice);
     else if (longest.length_ms < longest.ttl_ms / 10 &&
              history_ttl(longest.length_ms).ns < options->ttl.ns)
-        findings_note(findings, "a shorter --ttl: a dead host keeps the lock until its end", found,
-                      ttl, advice);
+        findings_note(
+            findings,
+            "use a shorter --ttl: if this host dies, the lock stays held until the TTL is over",
+            found, ttl, advice);
     else
         findings_good(findings, found, ttl, advice);
 }
@@ -169,7 +172,7 @@ static NOT_INLINED void check_lock(struct doctor *doctor, struct backend *backen
         return;
     doctor->findings.check = "pause";
     if (state.pause.left.ns > 0)
-        findings_warn(&doctor->findings, "dlock --resume NAME", "%s",
+        findings_warn(&doctor->findings, "to end the pause: dlock --resume NAME", "%s",
                       pause_format(&state.pause, text));
     check_ttl(options, &state, &doctor->findings);
     lock_state_free(&state);

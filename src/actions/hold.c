@@ -94,7 +94,7 @@ static int hand_over(struct acquisition *lock, struct token_file *file)
     int status = flushed(lock->out, STATUS_OK);
     if (status != STATUS_OK) {
         status = acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE,
-                                       "the owner token could not be printed");
+                                       "cannot print the owner token");
         if (file->path != NULL)
             (void)!unlink(file->path);
     }
@@ -176,7 +176,7 @@ static int leave_to_outer(const struct attach *attach)
     const struct lock_request *request = &attach->lock.request;
     struct lease unknown = {
         .name = request->name, .key = request->key, .token = "", .mode = request->mode, .slot = -1};
-    say_verbose(attach->out, "%s, or what it runs in, already holds the lock; nothing was acquired",
+    say_verbose(attach->out, "%s already runs under the lock; nothing was acquired",
                 attach->target.name);
     return print_lease(attach, &unknown);
 }
@@ -187,7 +187,8 @@ static void say_attached(const struct attach *attach)
     wall_format_local(wall_at_ms(attach->lock.lease.deadline), until, sizeof until);
     say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until,
                attach->target.name);
-    say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);
+    say_verbose(attach->out, "attached to %s; dlock releases the lock when the process ends",
+                attach->target.name);
 }
 
 static bool paths_are_relative(const struct options *options)
@@ -209,13 +210,13 @@ static int attach_to(struct attach *attach)
     int status;
     if (attach_target_has_ended(&attach->target))
         return acquisition_give_back(lock, FAIL_ARGUMENT, STATUS_USAGE,
-                                     "the process that the lock was for has ended");
+                                     "the process to attach to has ended");
     if (lease_as_good_as_over(&lock->lease))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM,
                                      "the lease ended before the lock could be attached");
     if (print_lease(attach, &lock->lease) != STATUS_OK)
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE,
-                                     "the acquired lock could not be printed");
+                                     "cannot print the acquired lock");
     if (!attach_daemon_start(lock, &attach->target, &plan, &status))
         return status;
     say_attached(attach);

@@ -370,7 +370,7 @@ static bool find_held(struct target *target, int *status)
         *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     else if (found == NULL && options->name == NULL && result == LOCK_GONE)
         *status = fail(target->out, FAIL_NOT_FOUND, NOT_FOUND_STATUS,
-                       "this process runs under no lock; give a name and --owner");
+                       "this process does not run under a lock; give NAME and --owner");
     else if (found == NULL && options->name == NULL)
         *status = fail_result(target->out, result, &why);
     else if (found != NULL)
@@ -393,7 +393,7 @@ enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struc
         close(fd);
     if (fd < 0 || length < 0) {
         errmsg_set(why, "cannot read the owner file %s: %s", path,
-                   fd < 0 ? strerror(error) : "it is not a regular file");
+                   fd < 0 ? strerror(error) : "not a regular file");
         return fd < 0 && error == EACCES ? LOCK_REFUSED : LOCK_INVALID;
     }
     line[length] = '\0';
@@ -486,8 +486,8 @@ static bool find_owner(struct target *target, int *status)
         *status = fail_result(target->out, LOCK_INVALID, &target->unusable);
     else if (target->token[0] == '\0')
         *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
-                       "this process does not run under that lock; give its token with --owner or "
-                       "--owner-file");
+                       "this process does not run under the lock; give the lock's token with "
+                       "--owner or --owner-file");
     return result == LOCK_OK && target->token[0] != '\0';
 }
 
@@ -509,7 +509,7 @@ static bool find_extension(struct target *target, int *status)
     if (options->ttl.ns >= target->hold_left.ns)
         return true;
     *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
-                   "--ttl: it must not be shorter than what is left of --hold-at-least, %s",
+                   "--ttl: must be at least as long as the rest of --hold-at-least, %s",
                    duration_rounded(target->hold_left, hold, sizeof hold));
     return false;
 }
@@ -563,7 +563,7 @@ static int show_released(const struct target *target)
     int status = flushed(target->out, STATUS_OK);
     say_verbose(target->out, "released");
     if (target->backend->warning != NULL)
-        say_warning(target->out, "its run is not remembered: %s", target->backend->warning);
+        say_warning(target->out, "the run was not recorded: %s", target->backend->warning);
     if (target->backend->note != NULL)
         say_verbose(target->out, "%s", target->backend->note);
     return status;

@@ -27,7 +27,7 @@ static enum lock_result read_secret(struct secret *secret, const struct options 
     enum lock_result result =
         secret_read(secret, options->secret_file, why) ? LOCK_OK : secret_error_result(errno);
     if (result == LOCK_OK && secret->length < SECRET_LEAST) {
-        errmsg_set(why, "%.300s: the secret has %zu bytes; it should have at least %d",
+        errmsg_set(why, "%.300s: the secret has %zu bytes, but should have at least %d",
                    options->secret_file, secret->length, SECRET_LEAST);
         result = LOCK_INVALID;
     }
@@ -68,8 +68,8 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
     /* Names of locks in files on this host are no secret: ps(1) shows them. */
     else if (options->hash == HASH_SHA256 && options->redis != NULL &&
              options->backend != BACKEND_FILE)
-        say_verbose(out, "anyone who reads the keys can guess names from a plain SHA-256; "
-                         "--secret-file prevents that");
+        say_verbose(out,
+                    "names can be guessed from their SHA-256; use --secret-file to prevent this");
     return result == LOCK_OK;
 }
 
@@ -182,8 +182,8 @@ static void warn_degraded(const struct options *options, const struct messages *
     warned = due;
     if (due)
         say_error(out,
-                  "no Redis is configured (%s); this lock holds on this host%s only "
-                  "(--backend=file if this is intended)",
+                  "no Redis is configured (%s); this lock holds on this host%s only; use "
+                  "--backend=file if this is intended",
                   config_places(&options->settings, OPT_REDIS, places),
                   shared ? "" : " and for this user");
 }
@@ -247,8 +247,9 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
     } else if (options->redis != NULL) {
         result = open_redis(backend, options, status, &why);
     } else {
-        errmsg_set(&why, "the lock is in Redis, and none is configured here: repeat the --redis of "
-                         "the outer dlock, or set DLOCK_REDIS for both");
+        errmsg_set(&why,
+                   "the lock is in Redis, but no Redis is configured here; repeat the --redis of "
+                   "the outer dlock, or set DLOCK_REDIS for both");
         *status = STATUS_CONFIG;
     }
     return opened(result, out, *status, &why);
@@ -356,7 +357,7 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
                                  struct lease *outer, int cancel_fd, const struct messages *out,
                                  struct errmsg *why)
 {
-    static const char cannot[] = "cannot ask the store of the lock that this runs under";
+    static const char cannot[] = "cannot check the lock that dlock runs under";
     struct held held;
     struct question question = {backend, under, options, &held, outer};
     struct bound bound = {deadline_after(OUTER_LIMIT), cancel_fd};

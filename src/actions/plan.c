@@ -78,7 +78,7 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         return;
     char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
     say_verbose(
-        lock->out, "requesting %s: %s (%s), ttl %s (%s)", lock->key, lock->backend->kind,
+        lock->out, "requesting %s: %s backend (%s), TTL %s (%s)", lock->key, lock->backend->kind,
         origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
         duration_format(options->ttl, ttl, sizeof ttl),
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));

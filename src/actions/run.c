@@ -59,9 +59,10 @@ static int cannot_run(const struct run *run, int error)
 static int command_status(struct run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == EXEC_UNSEEN)
-        return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
-                    "cannot run %.300s: it would be in a new pid namespace; use unshare -f",
-                    command_shown(run));
+        return fail(
+            run->out, FAIL_SYSTEM, STATUS_SYSTEM,
+            "cannot run %.300s: the command would run in a new pid namespace; use unshare -f",
+            command_shown(run));
     if (outcome->exec_error != 0)
         return cannot_run(run, outcome->exec_error);
     run->lock.ended_by = outcome->signalled;
@@ -74,10 +75,10 @@ static void say_ended(const struct run *run, const struct outcome *outcome)
 {
     char name[32];
     if (WIFSIGNALED(outcome->status))
-        say_verbose(run->out, "the command was ended by %s",
+        say_verbose(run->out, "the command was killed by %s",
                     signame_format(WTERMSIG(outcome->status), name, sizeof name));
     else
-        say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
+        say_verbose(run->out, "the command exited with status %d", WEXITSTATUS(outcome->status));
 }
 
 /* The exit status if the lease ended or was lost while the command ran. */
@@ -88,7 +89,7 @@ static int lease_over_status(struct run *run, const struct outcome *outcome, str
         fail_json(run->out, FAIL_LOST, "the lease ended or was lost, and the command was stopped");
         return STATUS_STOPPED;
     }
-    say_error(run->out, "the command ran on for %s without the lease",
+    say_error(run->out, "the command ran for %s without the lock",
               duration_rounded(deadline_gap(outcome->over_since, end), overrun, sizeof overrun));
     return command_status(run, outcome);
 }
@@ -142,7 +143,7 @@ static NOT_INLINED void advise_ttl(struct run *run)
             return;
     }
     if (*ttl_advice_format(&history, advice) != '\0')
-        say_notice(run->out, "the run used %d %% of its TTL of %s; %s",
+        say_notice(run->out, "the run used %d%% of its TTL of %s; %s",
                    (int)(this.length_ms * 100 / this.ttl_ms),
                    duration_format(lease->ttl, ttl, sizeof ttl), advice);
 }

@@ -59,8 +59,8 @@ static int no_memory(struct errmsg *why)
 
 static int wrong(const struct words *words, const char *word, int error)
 {
-    const char *text = error == POPT_ERROR_NOARG         ? "it needs a value"
-                       : error == POPT_ERROR_UNWANTEDARG ? "it takes no value"
+    const char *text = error == POPT_ERROR_NOARG         ? "needs a value"
+                       : error == POPT_ERROR_UNWANTEDARG ? "takes no value"
                                                          : poptStrerror(error);
     if (hints_one_dash(word, words->why))
         return WORDS_WRONG;

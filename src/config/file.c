@@ -64,11 +64,11 @@ static enum settings_result take_setting(struct reading *reading, const char *ke
         return bad_line(reading, "%.100s: unknown key; did you mean %s?", key, near);
     if (!option_configurable(id))
         return bad_line(reading,
-                        "%.100s: unknown key; the long options of dlock --help are the keys", key);
+                        "%.100s: unknown key; the keys are the long options in dlock --help", key);
     if (id == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
         return bad_line(
             reading,
-            "%.100s: it holds a password, and others can read this file; use chmod o=", key);
+            "%.100s: the value has a password, but others can read this file; use chmod o=", key);
     if (reading->skips)
         return SETTINGS_OK;
     return settings_add(reading->section != 0 ? &reading->sections : reading->settings, id, value,
@@ -83,7 +83,7 @@ static enum settings_result begin_section(struct reading *reading, char *line)
     size_t begin = strlen(lock_section), end = strlen(line) - 1;
 
     if (strncmp(line, lock_section, begin) != 0 || end == begin)
-        return bad_line(reading, "%.100s: unknown section; [lock GLOB] is the only kind", line);
+        return bad_line(reading, "%.100s: unknown section; only [lock GLOB] is allowed", line);
     line[end] = '\0';
     reading->section = reading->line;
     reading->skips = fnmatch(line + begin, reading->name, 0) != 0;
@@ -123,7 +123,7 @@ static enum settings_result take_line(struct reading *reading, char *line)
 
     char *end = *line != '[' ? strpbrk(line, "=:") : NULL;
     if (end == NULL)
-        return bad_line(reading, "this is neither KEY = VALUE, nor [lock GLOB], nor a comment");
+        return bad_line(reading, "expected KEY = VALUE, [lock GLOB] or a comment");
     *end = '\0';
     return take_setting(reading, trimmed(line), trimmed(end + 1));
 }
@@ -159,16 +159,16 @@ static enum settings_result parse(struct reading *reading, const char *path, boo
         size_t mark = strlen(byte_order_mark);
         bool is_marked = reading->line == 1 && strncmp(line, byte_order_mark, mark) == 0;
         if (memchr(line, '\0', length) != NULL)
-            result = bad_line(reading, "the line has a NUL byte, which no text has");
+            result = bad_line(reading, "the line contains a NUL byte");
         else if (reading->line > LINES_MOST)
-            result = bad_line(reading, "a file has at most %d lines", LINES_MOST);
+            result = bad_line(reading, "too many lines; a file can have at most %d", LINES_MOST);
         else if (length > LINE_MOST && line[length - 1] != '\n')
             result = bad_line(reading, "the line is longer than %d bytes", LINE_MOST);
         else
             result = take_line(reading, is_marked ? line + mark : line);
     }
     if (result == SETTINGS_OK && ferror(file)) {
-        errmsg_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
+        errmsg_set(reading->why, "cannot read %s: %s", reading->path, strerror(errno));
         result = SETTINGS_BAD_CONFIG;
     }
     free(line);
@@ -201,10 +201,10 @@ static void cannot_read(const struct settings *settings, const char *path, int e
                       stat(base.path, &status) == 0 && status.st_uid != geteuid();
     if (of_another)
         errmsg_set(
-            why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME",
-            path, strerror(error), base.variable, user_name(status.st_uid, name, sizeof name));
+            why, "cannot read %.300s: %s; %s belongs to user %s; set HOME or XDG_CONFIG_HOME", path,
+            strerror(error), base.variable, user_name(status.st_uid, name, sizeof name));
     else
-        errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
+        errmsg_set(why, "cannot read %s: %s", path, strerror(error));
 }
 
 /* Returns which other users can write to a file or directory; NULL: none. Anyone who can write
@@ -213,9 +213,9 @@ static void cannot_read(const struct settings *settings, const char *path, int e
 static const char *written_by_others(const struct stat *status)
 {
     if ((status->st_mode & S_IWOTH) != 0)
-        return "others can write to it; use chmod o-w";
+        return "others can write to this path; use chmod o-w";
     if ((status->st_mode & S_IWGRP) != 0 && status->st_gid != 0 && status->st_gid != getegid())
-        return "its group can write to it; use chmod g-w";
+        return "the group can write to this path; use chmod g-w";
     return NULL;
 }
 
@@ -226,13 +226,13 @@ static const char *distrusted(const struct settings *settings, const char *path,
     char name[USER_NAME_SIZE];
     const char *writers = written_by_others(status);
     if (!S_ISREG(status->st_mode))
-        return "it is not a regular file";
+        return "not a regular file";
     if (writers != NULL || path != settings->user_file || status->st_uid == geteuid() ||
         status->st_uid == 0)
         return writers;
-    snprintf(text, size, "it belongs to user %s%s", user_name(status->st_uid, name, sizeof name),
-             settings->file_named ? "; it must be yours or root's"
-                                  : ": set HOME or XDG_CONFIG_HOME");
+    snprintf(text, size, "belongs to user %s%s", user_name(status->st_uid, name, sizeof name),
+             settings->file_named ? ", but must belong to you or root"
+                                  : "; set HOME or XDG_CONFIG_HOME");
     return text;
 }
 
@@ -313,7 +313,7 @@ static enum settings_result read_directory(struct reading *reading)
     int error = glob(CONFIG_SYSTEM_GLOB, 0, cannot_list, &found);
     enum settings_result result = error == GLOB_NOSPACE ? SETTINGS_NO_MEMORY : SETTINGS_OK;
     if (error == GLOB_ABORTED) {
-        errmsg_set(reading->why, "%s: cannot list them: %s", CONFIG_SYSTEM_GLOB, strerror(errno));
+        errmsg_set(reading->why, "cannot list %s: %s", CONFIG_SYSTEM_GLOB, strerror(errno));
         result = SETTINGS_BAD_CONFIG;
     }
     if (found.gl_pathc > 0 && result == SETTINGS_OK) {

@@ -66,11 +66,11 @@ void hints_unknown_option(const char *word, struct errmsg *why)
     int shown = length < 100 ? (int)length : 100;
     errmsg_set(why, "%.*s: unknown option", shown, word);
     if (strcmp(why->text, "--fcntl: unknown option") == 0)
-        add(why, "file locks are those of flock(2) here, which --fcntl would not meet");
+        add(why, "dlock uses flock(2), and fcntl(2) locks do not exclude flock(2) locks");
     else if (dashes > 1 && hints_near(near, word + dashes, length - dashes, NEAR_ALL))
         add(why, "did you mean %s?", near);
     else
-        add(why, "dlock --help lists them all");
+        add(why, "dlock --help lists all options");
 }
 
 /* -help is read as -h, and has the intended effect. */
@@ -81,7 +81,7 @@ bool hints_one_dash(const char *word, struct errmsg *why)
     if (*word != '-' || length <= 2 || option_by_name(name, length) == OPT_NONE ||
         strncmp(name, "help", length) == 0)
         return false;
-    errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length,
+    errmsg_set(why, "-%.*s: a long option needs two dashes: --%.*s", (int)length, name, (int)length,
                name);
     return true;
 }
@@ -136,16 +136,16 @@ void hints_no_command(const struct options *options, struct errmsg *why)
     if (locks_file(options))
         add(why, "usage: dlock [OPTIONS] --lock-file=PATH [--] COMMAND [ARG...]");
     else if (verb(name) != NULL)
-        add(why, "did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)",
-            verb(name), name);
+        add(why, "did you mean dlock --%s? (to lock that name: dlock %s -- COMMAND)", verb(name),
+            name);
     else if (strpbrk(name, blanks) != NULL)
         add(why,
-            "'%.100s' is read as the lock's name: dlock NAME -- COMMAND, or dlock NAME -c "
+            "'%.100s' was taken as the lock's name; use dlock NAME -- COMMAND, or dlock NAME -c "
             "'STRING' for a shell",
             name);
     else if (name[strspn(name, "0123456789")] == '\0')
-        add(why, "dlock locks no descriptors; dlock --attach NAME || exit holds a lock until the "
-                 "script ends (with --lock-file=FILE, the lock on that file)");
+        add(why, "dlock cannot lock file descriptors; in a script, use dlock --attach NAME || "
+                 "exit, or dlock --attach --lock-file=FILE || exit");
     else if (is_program(name))
         hints_name_is_command(name, why);
     else if (strchr(name, '/') != NULL)
@@ -189,7 +189,7 @@ void hints_not_a_command(const struct options *options, struct errmsg *why)
     const char *word = options->command[0];
     bool alone = options->command[1] == NULL;
     if (alone && strpbrk(word, blanks) != NULL)
-        add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
+        add(why, "the command is one word with spaces; use -c 'STRING' to run it in a shell");
     else if (!alone && locks_file(options))
         add(why, "with --lock-file there is no NAME; --name=%.80s names the lock in messages",
             word);

@@ -14,10 +14,10 @@ static bool is_one_place(const struct setting *setting, struct errmsg *why)
     bool told_here = setting->origin.kind == ORIGIN_COMMAND_LINE;
     if (told_here || !is_place || *setting->text == '/' || *setting->text == '\0')
         return true;
-    errmsg_set(why,
-               "'%.200s': a path that does not begin with / would be another lock in each "
-               "directory",
-               setting->text);
+    errmsg_set(
+        why,
+        "'%.200s': a relative path is a different lock in each directory; use an absolute path",
+        setting->text);
     return false;
 }
 
@@ -32,7 +32,7 @@ static enum settings_result apply_all(struct options *options, struct errmsg *wh
         char where[ORIGIN_TEXT_SIZE];
         if (setting->id != OPT_REDIS && strstr(setting->text, "://") != NULL &&
             url_redact_has_password(setting->text))
-            errmsg_set(why, "a URL with a password is no value of it");
+            errmsg_set(why, "the value is a URL with a password, which only --redis can have");
         errmsg_prefix(why, origin_format(setting->id, setting->origin, where, sizeof where));
         hints_behind_name(options, setting->origin, why);
         return origin_result(setting->origin);
@@ -169,7 +169,7 @@ static enum settings_result choose_action(struct options *options, struct errmsg
             chosen = setting;
         if (chosen->id == setting->id || result != SETTINGS_OK)
             continue;
-        errmsg_set(why, "--%s and --%s: only one of them can be done", option_rows[chosen->id].name,
+        errmsg_set(why, "--%s and --%s cannot be combined", option_rows[chosen->id].name,
                    option_rows[setting->id].name);
         hints_behind_name(options, chosen->origin, why);
         result = SETTINGS_BAD_USAGE;
@@ -301,7 +301,7 @@ enum settings_result options_under(struct options **made, const struct options *
         return SETTINGS_NO_MEMORY;
     enum settings_result result = add_settings_under(&under->settings, options, store, length);
     if (result == SETTINGS_BAD_CONFIG)
-        errmsg_set(why, "DLOCK_HELD names no valid store of the lock that this runs under");
+        errmsg_set(why, "DLOCK_HELD does not name a valid store of the lock that dlock runs under");
     return result == SETTINGS_OK ? apply_and_validate(under, why) : result;
 }
 

@@ -43,7 +43,7 @@ enum settings_result unused_by_action(const struct options *options, struct errm
             errmsg_set(why, "--%s has no effect with --%s", option_rows[id].name,
                        option_rows[options->action].name);
         else
-            errmsg_set(why, "--%s: it is for %s", option_rows[id].name,
+            errmsg_set(why, "--%s is only for %s", option_rows[id].name,
                        name_users(id, users, sizeof users));
         hints_behind_name(options, options->origins[id], why);
         return SETTINGS_BAD_USAGE;
@@ -117,14 +117,14 @@ static const char *reason(unsigned wanted)
         unsigned wanted;
         const char *text;
     } reasons[] = {
-        {ON_TLS, "the URL of Redis is without TLS; use rediss://"},
+        {ON_TLS, "the Redis URL does not use TLS; use rediss://"},
         {ON_CERT, "a key needs its certificate; add --client-cert=FILE"},
-        {ON_SENTINEL, "the URL of Redis names no Sentinel; use redis+sentinel://"},
-        {ON_NO_PASSWORD, "the URL of Redis contains the password"},
-        {ON_CONFLICT, "dlock waits until it has the lock; use -n or --wait"},
-        {ON_STOP, "--on-expire=warn stops no command"},
-        {ON_STOP | ON_HEARTBEAT, "--on-expire=warn stops no command"},
-        {ON_END, "--ttl=infinity has no end"},
+        {ON_SENTINEL, "the Redis URL names no Sentinel; use redis+sentinel://"},
+        {ON_NO_PASSWORD, "the Redis URL already contains a password"},
+        {ON_CONFLICT, "dlock waits without a limit; use -n or --wait"},
+        {ON_STOP, "--on-expire=warn never stops the command"},
+        {ON_STOP | ON_HEARTBEAT, "--on-expire=warn never stops the command"},
+        {ON_END, "a lease with --ttl=infinity never ends"},
     };
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (reasons[i].wanted == wanted)
@@ -141,12 +141,12 @@ static void blame_store(const struct options *options, enum option_id id, enum o
     if (chosen_by != OPT_NONE)
         origin_format(chosen_by, options->origins[chosen_by], by, sizeof by);
     if (wanted == ON_AUTO)
-        errmsg_set(why, "%s chooses the store", by);
+        errmsg_set(why, "%s already chooses the store", by);
     else if ((when & ON_LOCK_FILE) != 0 && (wanted & ON_LOCK_DIR) != 0)
-        errmsg_set(why, id == OPT_LOCK_DIR ? "--lock-file is the lock"
-                                           : "a --lock-file stores no record of it");
+        errmsg_set(why, id == OPT_LOCK_DIR ? "--lock-file already names the lock"
+                                           : "a --lock-file has no record of the lock");
     else if (chosen_by == OPT_NONE)
-        errmsg_set(why, "no Redis is configured, and the lock is a file; use --redis=URL");
+        errmsg_set(why, "no Redis is configured, so the lock is a file; use --redis=URL");
     else if (chosen_by != OPT_REDIS)
         errmsg_set(why, "the lock is a file (%s)", by);
     else if ((when & ON_QUORUM) != 0 && (wanted & ON_REDIS) != 0)
@@ -262,7 +262,7 @@ void options_unused(const struct options *options,
         bool grave =
             option_rows[id].when == ON_TLS && chosen_by == OPT_REDIS && shows_password(options);
         if (grave)
-            errmsg_set(&text, "%s; the password goes over the network in plain text", why.text);
+            errmsg_set(&text, "%s; the password is sent over the network in plain text", why.text);
         visit(id, grave ? text.text : why.text, grave, data);
     }
 }

@@ -34,8 +34,8 @@ enum settings_result validate_words(const struct options *options, struct errmsg
         if (!lock_name_valid(*name, "the lock name", why))
             return SETTINGS_BAD_USAGE;
     if (!has_file && setting_in_force(&options->settings, OPT_NAME) != NULL)
-        errmsg_set(why, "--name has no effect: it is for --lock-file; otherwise the lock's name is "
-                        "a word: dlock NAME -- COMMAND");
+        errmsg_set(why, "--name has no effect: no --lock-file is given; give the lock's name as a "
+                        "word: dlock NAME -- COMMAND");
     else if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
     else if (!has_name && options->action == ACTION_RUN &&
@@ -74,9 +74,9 @@ static enum settings_result check_lock_file(const struct options *options, struc
         return SETTINGS_OK;
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE,
-                        "it needs the file backend, but --backend=redis is set", why);
+                        "needs the file backend, but --backend=redis is set", why);
     if (option_rows[options->action].needs_record) {
-        errmsg_set(why, "--lock-file: that file stores no record, which --%s needs",
+        errmsg_set(why, "--%s needs a record of the lock, and dlock stores none in a --lock-file",
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
@@ -107,8 +107,8 @@ static enum settings_result check_conflict_status(struct options *options, struc
         return SETTINGS_OK;
     }
     errmsg_set(why,
-               "--conflict-exit-code: for --%s, 0 means that the lock is %s, and a script would go "
-               "on without it; choose another status",
+               "--conflict-exit-code: for --%s, 0 means that the lock is %s, so a script would "
+               "continue without the lock; choose another status",
                action_name(options), options->action == ACTION_WAIT_UNTIL_FREE ? "free" : "held");
     return SETTINGS_BAD_USAGE;
 }
@@ -126,18 +126,17 @@ static enum settings_result check_rules(const struct options *options, struct er
         {by_token && options->name == NULL && options->owner_file != NULL, OPT_OWNER_FILE, no_name},
         {by_token && options->name == NULL && owner_told, OPT_OWNER, no_name},
         {options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE,
-         OPT_OWNER_FILE, "--owner gives the token already"},
+         OPT_OWNER_FILE, "--owner already gives the token"},
         {options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL, OPT_HASH,
          "hmac-sha256 needs a secret; use --secret-file=FILE"},
-        {passes_over_secret(options), OPT_SECRET_FILE, "only --hash=hmac-sha256 uses it"},
+        {passes_over_secret(options), OPT_SECRET_FILE, "only --hash=hmac-sha256 uses a secret"},
         {options->ttl.ns >= DURATION_FOREVER.ns && options->lock_file == NULL, OPT_TTL,
-         "only a --lock-file can have infinity; any other lease ends after at most 30d"},
+         "infinity needs --lock-file; any other lease lasts at most 30d"},
         {options->hold_at_least.ns > options->ttl.ns, OPT_HOLD_AT_LEAST,
-         "it must not be longer than the lease (--ttl)"},
+         "must not be longer than the lease (--ttl)"},
         {options->once_per.ns > options->remember.ns, OPT_ONCE_PER,
-         "the last success must be remembered that long (--remember)"},
-        {options->grace.ns >= options->ttl.ns, OPT_GRACE,
-         "it must be shorter than the lease (--ttl)"},
+         "must not be longer than --remember"},
+        {options->grace.ns >= options->ttl.ns, OPT_GRACE, "must be shorter than the lease (--ttl)"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].broken)
@@ -151,7 +150,7 @@ static enum settings_result check_rules(const struct options *options, struct er
              (options->message == NULL || *options->message == '\0'))
         errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
     else if (options->action == ACTION_LIST && options->hash != HASH_NONE && options->name != NULL)
-        errmsg_set(why, "--list: names are hashed (--hash), and no pattern matches a digest; use "
+        errmsg_set(why, "--list: names are hashed (--hash), so no pattern can match; use "
                         "--hash=none to match the keys");
     else
         return SETTINGS_OK;
@@ -163,8 +162,8 @@ static enum settings_result check_command(const struct options *options, struct 
     if (options->action != ACTION_RUN)
         return SETTINGS_OK;
     if (options->shell_command != NULL && options->command != NULL)
-        return disagree(options, OPT_COMMAND, "it is the whole command; no arguments may follow",
-                        why);
+        return disagree(options, OPT_COMMAND,
+                        "STRING is the whole command; no arguments can follow", why);
     if (options->shell_command != NULL || options->command != NULL)
         return SETTINGS_OK;
     hints_no_command(options, why);
@@ -179,8 +178,7 @@ static enum settings_result make_key_start(struct options *options, struct errms
     if (length < (int)sizeof options->key_start)
         return SETTINGS_OK;
     return disagree(options, OPT_SCOPE,
-                    "it is too long: prefix, scope and colon have at most 1024 bytes together",
-                    why);
+                    "too long: prefix, scope and colon together can have at most 1024 bytes", why);
 }
 
 enum settings_result validate_options(struct options *options, struct errmsg *why)

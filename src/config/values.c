@@ -93,14 +93,14 @@ static bool quiet(const struct value *value)
 /* Both options are flock(1)'s. */
 static bool no_fork(const struct value *value)
 {
-    errmsg_set(value->why, "dlock stays beside the command, to watch the lease, to stop the "
-                           "command when it ends, and to release the lock");
+    errmsg_set(value->why, "dlock must keep running to watch the lease, to stop the command when "
+                           "the lease ends, and to release the lock");
     return false;
 }
 
 static bool unlock(const struct value *value)
 {
-    errmsg_set(value->why, "there is no open file to unlock; the lock is released when the "
+    errmsg_set(value->why, "dlock has no open file to unlock; the lock is released when the "
                            "command ends, or by --release");
     return false;
 }
@@ -130,7 +130,7 @@ static bool ttl(const struct value *value)
     if (!duration(value))
         return false;
     if (ttl->ns < TTL_LEAST_MS * NS_PER_MS || ttl->ns > LEASE_MOST.ns)
-        return refuse(value, "a lease lasts from %dms to %dd", TTL_LEAST_MS, LEASE_MOST_DAYS);
+        return refuse(value, "a lease must last from %dms to %dd", TTL_LEAST_MS, LEASE_MOST_DAYS);
     ttl->ns -= ttl->ns % NS_PER_MS; /* the stores count whole milliseconds */
     return true;
 }
@@ -138,8 +138,7 @@ static bool ttl(const struct value *value)
 static bool timeout(const struct value *value)
 {
     const struct duration *timeout = value->to;
-    return duration(value) &&
-           (timeout->ns >= NS_PER_MS || refuse(value, "it must be at least 1ms"));
+    return duration(value) && (timeout->ns >= NS_PER_MS || refuse(value, "must be at least 1ms"));
 }
 
 static bool pause_time(const struct value *value)
@@ -149,7 +148,7 @@ static bool pause_time(const struct value *value)
     if (!forever && !duration(value))
         return false;
     return (!forever && pause->ns >= NS_PER_MS && pause->ns <= LEASE_MOST.ns) ||
-           refuse(value, "a pause has an end, at most %dd away", LEASE_MOST_DAYS);
+           refuse(value, "a pause can last at most %dd", LEASE_MOST_DAYS);
 }
 
 /* The last one of --wait and --nonblock counts. */
@@ -166,7 +165,7 @@ static bool number(const struct value *value, int least, int most)
 {
     int64_t parsed;
     if (!number_parse(value->text, least, most, &parsed))
-        return refuse(value, "it must be a whole number from %d to %d", least, most);
+        return refuse(value, "must be a whole number from %d to %d", least, most);
     *(int *)value->to = (int)parsed;
     return true;
 }
@@ -191,7 +190,7 @@ static bool attach_pid(const struct value *value)
 {
     int64_t pid = 0; /* without a value: our parent process */
     if (*value->text != '\0' && !number_parse(value->text, 1, INT32_MAX, &pid))
-        return refuse(value, "it must be the pid of a process");
+        return refuse(value, "must be the pid of a process");
     value->options->attach_pid = (pid_t)pid;
     return true;
 }
@@ -200,7 +199,7 @@ static bool stop_signal(const struct value *value)
 {
     value->options->stop_signal = signame_parse(value->text);
     return value->options->stop_signal != 0 ||
-           refuse(value, "no such signal; TERM, SIGTERM or 15 are ways to name one");
+           refuse(value, "no such signal; use a form such as TERM, SIGTERM or 15");
 }
 
 /* A choice is kept as its place in the option's list of choices. */
@@ -214,7 +213,7 @@ static bool choice(const struct value *value)
         if (size == length && memcmp(word, value->text, size) == 0)
             return true;
         if (word[size] == '\0')
-            return refuse(value, "it must be %s", value->row->argument);
+            return refuse(value, "must be %s", value->row->argument);
     }
 }
 
@@ -244,7 +243,7 @@ static bool message(const struct value *value)
     size_t size = strlen(value->text);
     size_t length;
     if (size > MESSAGE_MOST) {
-        errmsg_set(value->why, "it is %zu bytes long; at most %d are allowed", size, MESSAGE_MOST);
+        errmsg_set(value->why, "too long: %zu bytes; at most %d are allowed", size, MESSAGE_MOST);
         return false;
     }
     for (size_t at = 0; at < size; at += length) {
@@ -371,7 +370,7 @@ bool option_apply(struct options *options, enum option_id id, const char *text, 
                           .text = text,
                           .why = why};
     if (option_is_flag(id) && !flag_parse(text, &value.set))
-        return refuse(&value, "it must be yes or no");
+        return refuse(&value, "must be yes or no");
     return row->read == NULL || row->read(&value);
 }
 

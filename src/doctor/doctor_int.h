@@ -10,7 +10,7 @@ enum { FINDINGS_TIME_SIZE = 32 };
 char *findings_time(struct duration time, char text[FINDINGS_TIME_SIZE]);
 
 /* Advice if a server turns out to be a replica. */
-#define MASTERS_URL "the URL of the master, or redis+sentinel://"
+#define MASTERS_URL "use the URL of the master, or redis+sentinel://"
 
 /* One Redis server, on its own connection, so that no check disturbs another client. */
 struct server {

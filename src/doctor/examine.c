@@ -29,13 +29,16 @@ static bool check_file_system(int fd, struct findings *findings)
     if (!fs_type_of(fd, &type))
         return unusable(findings, errno);
     if (type.kind == FS_CONTAINER)
-        findings_note(findings, "a volume that all mount, if they are to exclude each other",
-                      "%s: a container's own; the host and other containers have other locks",
-                      type.name);
+        findings_note(
+            findings,
+            "use a volume that all containers mount, if their locks must exclude each other",
+            "%s belongs to this container; the host and other containers have locks of their own",
+            type.name);
     else if (type.kind != FS_LOCAL)
-        findings_warn(findings, "a directory on a local disk or tmpfs; Redis for several hosts",
-                      "%s: what flock(2) does there depends on the server and on how it is mounted",
-                      type.name);
+        findings_warn(
+            findings, "use a directory on a local disk or tmpfs, or Redis for several hosts",
+            "%s: the effect of flock(2) there depends on the server and on the mount options",
+            type.name);
     return true;
 }
 
@@ -52,13 +55,16 @@ static bool examine_directory(const char *path, struct findings *findings)
     if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         findings->check = "shared";
         findings_note(findings,
-                      "a --lock-dir that no other user can write to; --lock-file=PATH or Redis for "
-                      "locks of several users",
+                      "use a --lock-dir that no other user can write to, or --lock-file=PATH or "
+                      "Redis for locks of several users",
                       "the first user to create a file here can deny that lock to the others");
     } else {
         findings->check = "other users";
-        findings_note(findings, "--lock-file=PATH, a file that all of them can open, or Redis",
-                      "they have another directory, and other locks of the same name");
+        findings_note(findings,
+                      "for locks of several users, use --lock-file=PATH, a file that all of them "
+                      "can open, or Redis",
+                      "other users have directories of their own, so their locks of the same name "
+                      "are different locks");
     }
 
     bool usable = check_file_system(fd, findings);
@@ -74,7 +80,7 @@ static bool examine_file(const char *path, struct findings *findings)
     findings->check = "lock file";
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     if (fd < 0 && errno == ENOENT) {
-        findings_good(findings, "does not exist; created when first locked");
+        findings_good(findings, "does not exist yet; dlock creates the file at the first lock");
     } else if (fd < 0) {
         (void)unusable(findings, errno);
     } else if (check_file_system(fd, findings)) {
@@ -100,7 +106,7 @@ static bool has_failed(const struct findings *findings, size_t from)
 static bool examine_quorum(struct backend *quorum, const struct lock_request *request,
                            struct findings *findings, struct bound bound)
 {
-    static const char advice[] = "see the servers above";
+    static const char advice[] = "see the rows of the servers above";
     static const char found[] = "%d of %d servers can be trusted; %d are needed";
     size_t first = findings->count;
     struct backend *member;

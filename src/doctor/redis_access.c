@@ -14,19 +14,21 @@
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
 /* The advice for a command that the server has refused. */
-static const char denied[] = "the permissions in dlock-redis(7)";
-static const char blocked[] = "the permissions in dlock-redis(7); a proxy may be in the way";
+static const char denied[] = "grant the permissions in dlock-redis(7)";
+static const char blocked[] =
+    "grant the permissions in dlock-redis(7), or connect without the proxy that may be in between";
 
 static const struct {
     const char *name, *lost, *advice;
     enum finding_result result; /* if it is refused */
 } purposes[PURPOSES] = {
-    [TAKING] = {"take, release", "no lock can be taken", denied, FINDING_FAIL},
+    [TAKING] = {"acquire, release", "no lock can be acquired", denied, FINDING_FAIL},
     [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
-    [QUEUEING] = {"queue", "waiters poll, in no order", denied, FINDING_WARN},
+    [QUEUEING] = {"queue", "waiters poll and have no order", denied, FINDING_WARN},
     [COUNTING] = {"counters", "conflicts are not counted", NULL, FINDING_NOTE},
-    [CALLING] = {"wake channel", "waiters are not notified, and poll", blocked, FINDING_WARN},
-    [TRACKING] = {"tracking", "a loss is noticed only at the next check", blocked, FINDING_WARN},
+    [CALLING] = {"wake channel", "waiters poll, because Redis cannot notify them", blocked,
+                 FINDING_WARN},
+    [TRACKING] = {"tracking", "dlock notices a loss only at its next check", blocked, FINDING_WARN},
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
 
@@ -207,7 +209,8 @@ static bool try_listening(struct server *server, struct tries *tries)
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
         struct verdict *verdict = &tries->verdicts[lost[i]];
         *verdict = (struct verdict){.refused = 1, .result = result};
-        snprintf(verdict->first, sizeof verdict->first, "SUBSCRIBE and the like: %.300s", why.text);
+        snprintf(verdict->first, sizeof verdict->first, "SUBSCRIBE or CLIENT TRACKING: %.300s",
+                 why.text);
     }
     return true;
 }

@@ -59,7 +59,7 @@ static void version(const struct facts *facts, struct findings *findings)
         {"mvcc_depth", "KeyDB", false},
         {"redis_version", "Redis", true},
     };
-    static const char advice[] = "Redis 6.0 or later, or Valkey";
+    static const char advice[] = "use Redis 6.0 or later, or Valkey";
     char claimed[FIELD_SIZE], own[FIELD_SIZE];
 
     /* The Redis version with which other servers claim to be compatible. */
@@ -75,17 +75,17 @@ static void version(const struct facts *facts, struct findings *findings)
     const char *name = kinds[kind].name;
     const char *shown = strcmp(name, "KeyDB") == 0 ? claimed : own;
     if (major < 5)
-        findings_fail(findings, FINDING_UNTRUSTED, advice, "%s %s: the scripts need 5.0", name,
-                      shown);
+        findings_fail(findings, FINDING_UNTRUSTED, advice,
+                      "%s %s: dlock's scripts need Redis 5.0 or later", name, shown);
     else if (major < 6)
         findings_warn(
             findings, advice,
-            "%s %s: it cannot report changed keys, and a loss is noticed only at the next check",
+            "%s %s cannot report changed keys, so dlock notices a loss only at its next check",
             name, shown);
     else if (kinds[kind].tried)
         findings_good(findings, "%s %s", name, shown);
     else
-        findings_note(findings, NULL, "%s %s, with which dlock was not tested", name, shown);
+        findings_note(findings, NULL, "%s %s: dlock was not tested with this server", name, shown);
 }
 
 static void role(const struct facts *facts, struct findings *findings)
@@ -94,7 +94,8 @@ static void role(const struct facts *facts, struct findings *findings)
     (void)field(facts->info, "role", is);
     if (strcmp(is, "slave") == 0 || strcmp(is, "replica") == 0) {
         bool told = field(facts->info, "master_host", master);
-        findings_fail(findings, STATUS_UNAVAILABLE, MASTERS_URL, "replica of %s: it takes no locks",
+        findings_fail(findings, STATUS_UNAVAILABLE, MASTERS_URL,
+                      "this server is a replica of %s, and replicas keep no locks",
                       told ? master : "another server");
     } else if (strcmp(is, "master") == 0) {
         findings_good(findings, "master");
@@ -108,11 +109,11 @@ static void mode(const struct facts *facts, struct findings *findings)
     char is[FIELD_SIZE];
     (void)field(facts->info, "redis_mode", is);
     if (strcmp(is, "sentinel") == 0)
-        findings_fail(findings, STATUS_CONFIG, "redis+sentinel://HOST,.../MASTER",
-                      "it is a Sentinel, which keeps no locks");
+        findings_fail(findings, STATUS_CONFIG, "use redis+sentinel://HOST,.../MASTER",
+                      "this server is a Sentinel, and Sentinels keep no locks");
     else if (strcmp(is, "cluster") == 0 && facts->url->topology != REDIS_CLUSTER)
-        findings_warn(findings, "redis+cluster://",
-                      "one node of a Cluster: it refuses the keys that others have");
+        findings_warn(findings, "use redis+cluster://",
+                      "this server is one node of a Cluster, and refuses keys of the other nodes");
 }
 
 /* --- whether locks stay -------------------------------------------------- */
@@ -120,23 +121,24 @@ static void mode(const struct facts *facts, struct findings *findings)
 /* volatile-* is no better than allkeys-*: every lock has an expiry. */
 static void eviction(const struct facts *facts, struct findings *findings)
 {
-    static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
+    static const char advice[] =
+        "set maxmemory-policy to noeviction, or use a server for locks only";
     char policy[FIELD_SIZE];
     int64_t most;
     if (!field(facts->info, "maxmemory_policy", policy))
-        findings_note(findings, "ask the provider; it must be noeviction", not_in_info);
+        findings_note(findings, "ask the provider: the policy must be noeviction", not_in_info);
     else if (strcmp(policy, "noeviction") == 0)
         findings_good(findings, "noeviction");
     else if (strncmp(policy, "allkeys-", 8) != 0 && strncmp(policy, "volatile-", 9) != 0)
         findings_note(findings, NULL, "%s", policy);
     else if (number_field(facts->info, "maxmemory", &most) && most == 0)
-        findings_warn(findings, advice, "%s: locks are evicted as soon as there is a maxmemory",
+        findings_warn(findings, advice, "%s: Redis may evict locks as soon as maxmemory is set",
                       policy);
     else
-        findings_fail(
-            findings, FINDING_UNTRUSTED, advice,
-            "%s: if memory runs short, a held lock may be removed, and another client gets it",
-            policy);
+        findings_fail(findings, FINDING_UNTRUSTED, advice,
+                      "%s: if memory runs short, Redis may evict a held lock, and another client "
+                      "can acquire the lock",
+                      policy);
 }
 
 static void memory(const struct facts *facts, struct findings *findings)
@@ -151,29 +153,31 @@ static void memory(const struct facts *facts, struct findings *findings)
         findings_good(findings, "%s used, no limit", used_text);
     else
         findings_add(findings, used >= most - most / 10 ? FINDING_WARN : FINDING_OK,
-                     "when it is full, no lock can be acquired", "%s used of %s", used_text,
-                     size_rounded((uint64_t)most, most_text));
+                     "free memory: no lock can be acquired when the memory is full",
+                     "%s used of %s", used_text, size_rounded((uint64_t)most, most_text));
 }
 
 static void persistence(const struct facts *facts, struct findings *findings)
 {
-    static const char advice[] = "appendonly yes, appendfsync always";
+    static const char advice[] = "set appendonly yes and appendfsync always";
     char aof[FIELD_SIZE];
     bool known = field(facts->info, "aof_enabled", aof);
     if (strcmp(aof, "1") == 0)
         findings_good(findings, "append-only file, fsync %.100s",
                       facts->fsync != NULL ? facts->fsync : "unknown");
     else if (facts->save != NULL && *facts->save != '\0')
-        findings_note(findings, advice, "snapshots alone (%.100s): a crash loses later locks",
+        findings_note(findings, advice,
+                      "snapshots only (%.100s): a crash loses all locks since the last snapshot",
                       facts->save);
     else if (!known)
         findings_note(findings, NULL, not_in_info);
     else if (facts->save == NULL)
         findings_note(findings, NULL,
-                      "unknown: no append-only file, and CONFIG GET save is not answered");
+                      "unknown: there is no append-only file, and Redis refuses CONFIG GET save");
     else
-        findings_warn(findings, advice, "none: a restart loses all locks%s",
-                      facts->wait_replicas > 0 ? ", and replicas copy the empty server" : "");
+        findings_warn(findings, advice, "none: all locks are lost when Redis restarts%s",
+                      facts->wait_replicas > 0 ? ", and the replicas then copy the empty data"
+                                               : "");
 }
 
 /* The check has the same name as its field. */
@@ -181,7 +185,8 @@ static void last_write(const struct facts *facts, struct findings *findings)
 {
     char last[FIELD_SIZE];
     if (field(facts->info, findings->check, last) && strcmp(last, "ok") != 0)
-        findings_warn(findings, "disk space and the server's log; it may refuse to write", "%s",
+        findings_warn(findings,
+                      "check disk space and the server's log: the server may refuse to write", "%s",
                       last);
 }
 
@@ -208,11 +213,12 @@ static void replicas(const struct facts *facts, struct findings *findings)
     if (!number_field(facts->info, "connected_slaves", &connected))
         findings_note(findings, NULL, not_in_info);
     else if (online < wanted)
-        findings_fail(findings, STATUS_UNAVAILABLE, "more replicas, or a lower --wait-replicas",
-                      "%d online, and --wait-replicas asks for %d", online, wanted);
+        findings_fail(findings, STATUS_UNAVAILABLE, "add replicas, or lower --wait-replicas",
+                      "%d online, but --wait-replicas needs %d", online, wanted);
     else if (online > 0 && wanted == 0)
-        findings_note(findings, "--wait-replicas",
-                      "%d online: a failover loses what has not reached them", online);
+        findings_note(findings, "use --wait-replicas",
+                      "%d online: a failover loses the locks that have not reached the replicas",
+                      online);
     else
         findings_good(findings, "%d online", online);
 }
@@ -222,7 +228,7 @@ static void min_replicas(const struct facts *facts, struct findings *findings)
     int64_t needed;
     if (facts->min_replicas != NULL && number_parse(facts->min_replicas, 1, INT32_MAX, &needed))
         findings_add(findings, online_replicas(facts->info) < needed ? FINDING_WARN : FINDING_OK,
-                     "more replicas; the server takes no locks now", "%" PRId64, needed);
+                     "add replicas: the server accepts no locks now", "%" PRId64, needed);
 }
 
 /* --- asking -------------------------------------------------------------- */
@@ -265,7 +271,8 @@ static const char *setting(const redisReply *reply)
 static void add_unknown(const char *name, const redisReply *reply, struct findings *findings)
 {
     findings->check = name;
-    findings_note(findings, "the permissions for --doctor in dlock-redis(7)", "unknown: %.300s",
+    findings_note(findings, "grant the permissions for --doctor in dlock-redis(7)",
+                  "unknown: %.300s",
                   reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer is not understood");
 }
 

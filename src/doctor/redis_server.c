@@ -14,7 +14,8 @@
 
 enum { SLOW_MS = 100, SLOW_NAME_MS = 500, PINGS = 10 };
 
-static const char firewall[] = "is it running, and does a firewall allow the connection?";
+static const char firewall[] =
+    "check that the server is running and that no firewall blocks the connection";
 
 /* --- names --------------------------------------------------------------- */
 
@@ -41,7 +42,7 @@ static void format_addresses(const struct addresses *addresses, char *text, size
 /* If there are several hosts, one that cannot be looked up is only a warning. */
 static bool check_name(const struct server *server, const struct redis_endpoint *host)
 {
-    static const char advice[] = "a name that DNS or hosts(5) knows";
+    static const char advice[] = "use a name that DNS or hosts(5) knows";
     struct findings *findings = server->findings;
     struct bound share = bound_within(server->bound, server->settings->timeout);
     struct addresses addresses = {0};
@@ -60,7 +61,7 @@ static bool check_name(const struct server *server, const struct redis_endpoint 
 
     format_addresses(&addresses, list, sizeof list);
     findings_add(findings, took.ns > SLOW_NAME_MS * NS_PER_MS ? FINDING_WARN : FINDING_OK,
-                 "each run waits for this", "%s is %s (%s)", host->host, list,
+                 "each run waits this long", "%s is %s (%s)", host->host, list,
                  findings_time(took, time));
     return true;
 }
@@ -102,13 +103,15 @@ static bool check_sentinels(struct server *server)
             memcpy(agreed, master, sizeof agreed);
         if (strcmp(agreed, master) != 0)
             findings_fail(findings, FINDING_UNTRUSTED,
-                          "the same masters, by the same names or addresses, at all Sentinels "
+                          "make all Sentinels agree on one master, by the same name or address "
                           "(SENTINEL RESET)",
-                          "%s knows %s as the master, and another one %s", text, master, agreed);
+                          "%s says that the master is %s; another Sentinel says %s", text, master,
+                          agreed);
         else if (refuses)
-            findings_warn(findings, "+subscribe and &+switch-master for the user at the Sentinel",
-                          "%s: the master is %s, but it does not allow us to subscribe", text,
-                          master);
+            findings_warn(
+                findings, "grant +subscribe and &+switch-master to the user at the Sentinel",
+                "%s: the master is %s, but the Sentinel does not allow dlock to subscribe", text,
+                master);
         else
             findings_good(findings, "%s: the master is %s", text, master);
     }
@@ -155,7 +158,7 @@ static bool connect_to(struct server *server)
         return false;
 
     findings_add(findings, took.ns > SLOW_MS * NS_PER_MS ? FINDING_WARN : FINDING_OK,
-                 "each run waits for this", "%s", findings_time(took, time));
+                 "each run waits this long", "%s", findings_time(took, time));
     return true;
 }
 
@@ -189,10 +192,10 @@ static bool check_tls(struct server *server)
     if (server->conn.socket.tls == NULL) {
         bool sends = has_password(server);
         if (!is_remote(&server->conn))
-            findings_good(findings, "not used; nothing leaves this host");
+            findings_good(findings, "not used; the connection does not leave this host");
         else
-            findings_add(findings, sends ? FINDING_WARN : FINDING_NOTE, "a rediss:// URL",
-                         "not used: %sowner tokens can be read on the way",
+            findings_add(findings, sends ? FINDING_WARN : FINDING_NOTE, "use a rediss:// URL",
+                         "not used: %sowner tokens can be read on the network",
                          sends ? "password and " : "");
         return true;
     }
@@ -201,7 +204,7 @@ static bool check_tls(struct server *server)
     findings_good(findings, "%s, %s", facts.protocol, facts.cipher);
     findings->check = "certificate";
     findings_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK,
-                 "a new certificate at the server, in time",
+                 "renew the server's certificate in time",
                  "%s, by %s (%d certificate%s); the first expires in %d day%s", facts.subject,
                  facts.issuer, facts.certificates, facts.certificates == 1 ? "" : "s", facts.days,
                  facts.days == 1 ? "" : "s");
@@ -232,7 +235,8 @@ static bool log_in(struct server *server)
     if (result == LOCK_UNAVAILABLE)
         server->findings->check = "answer";
     if (!findings_served(server->findings, result,
-                         result == LOCK_REFUSED ? "user and password as the server has them" : NULL,
+                         result == LOCK_REFUSED ? "use the user and password that the server knows"
+                                                : NULL,
                          &why))
         return false;
 
@@ -240,7 +244,7 @@ static bool log_in(struct server *server)
     bool open = !has_password(server) && server->settings->cert == NULL && is_remote(conn);
     findings_add(
         server->findings, open ? FINDING_WARN : FINDING_OK,
-        "a user and a password for dlock (dlock-redis(7))", "user %.200s%s",
+        "set a user and a password for dlock (dlock-redis(7))", "user %.200s%s",
         reply->type == REDIS_REPLY_STRING ? reply->str : user,
         open ? ", without a password: anyone who reaches this server can take any lock away" : "");
     freeReplyObject(reply);
@@ -275,9 +279,9 @@ static bool check_latency(struct server *server)
     struct duration middle = took[count / 2];
     bool slow = middle.ns > SLOW_MS * NS_PER_MS || middle.ns > server->request->ttl.ns / 100;
     findings_add(server->findings, slow ? FINDING_WARN : FINDING_OK,
-                 "a longer --ttl, or a server that is nearer", "min %s, median %s, max %s of %d",
-                 findings_time(took[0], least), findings_time(middle, median),
-                 findings_time(took[count - 1], most), count);
+                 "use a longer --ttl, or a server with less latency",
+                 "min %s, median %s, max %s of %d", findings_time(took[0], least),
+                 findings_time(middle, median), findings_time(took[count - 1], most), count);
     return true;
 }
 

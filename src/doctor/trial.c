@@ -111,7 +111,7 @@ static bool is_readable(const struct trial *trial, int fd, struct deadline end)
 /* The waiter touches the lock: the holder must learn of it. */
 static enum lock_result touch(struct trial *trial, struct errmsg *why)
 {
-    static const char advice[] = "a loss is noticed at the next check, within 10s";
+    static const char advice[] = "dlock notices a loss only at its next check, within 10s";
     struct backend *holder = trial->holder.backend;
     struct backend *other = trial->waiter.backend;
     struct lease seen = trial->holder.lease;
@@ -121,7 +121,8 @@ static enum lock_result touch(struct trial *trial, struct errmsg *why)
     if (news.fd < 0) {
         trial->reported = true;
         findings_warn(trial->findings, advice, "no: %s",
-                      news.cannot != NULL ? news.cannot : "this store cannot");
+                      news.cannot != NULL ? news.cannot
+                                          : "this store does not support notifications");
         return LOCK_OK;
     }
     seen.outside = true;
@@ -129,7 +130,8 @@ static enum lock_result touch(struct trial *trial, struct errmsg *why)
     if (result != LOCK_OK || is_readable(trial, news.fd, deadline_after(notice_limit)))
         return result;
     trial->reported = true;
-    findings_warn(trial->findings, advice, "no, though the server has agreed to; waited %s",
+    findings_warn(trial->findings, advice,
+                  "no, although the server agreed to send notifications; waited %s",
                   took(trial, time));
     return LOCK_OK;
 }
@@ -191,9 +193,9 @@ static enum lock_result hand_over(struct trial *trial, struct errmsg *why)
         return result;
     trial->reported = true;
     findings_add(trial->findings, waiter->backend->never_calls ? FINDING_NOTE : FINDING_WARN,
-                 "waiters poll instead, at first four times a second", "%s, but not called: %s",
-                 took(trial, time),
-                 trial->cannot_call != NULL ? trial->cannot_call : "no notification arrived");
+                 "waiters poll instead, initially four times a second",
+                 "%s, but without a notification: %s", took(trial, time),
+                 trial->cannot_call != NULL ? trial->cannot_call : "none arrived");
     return LOCK_OK;
 }
 
@@ -204,7 +206,9 @@ static enum lock_result compare_fences(struct trial *trial, struct errmsg *why)
     trial->reported = after > before;
     if (after > before)
         return LOCK_OK;
-    return errmsg_fail(why, LOCK_FOREIGN, "%" PRId64 " after %" PRId64, after, before);
+    return errmsg_fail(why, LOCK_FOREIGN,
+                       "the next holder got %" PRId64 ", which is not greater than %" PRId64, after,
+                       before);
 }
 
 /* --- looking ------------------------------------------------------------- */
@@ -242,8 +246,8 @@ static const struct {
     const char *name;
     enum lock_result (*run)(struct trial *trial, struct errmsg *why);
 } steps[] = {
-    {"take", take},
-    {"second take refused", take_twice},
+    {"acquire", take},
+    {"second acquire refused", take_twice},
     {"check", check},
     {"notified of a change", touch},
     {"extend", extend},
@@ -266,7 +270,7 @@ static bool run_step(struct trial *trial, size_t i)
     trial->start = deadline_now();
     enum lock_result result = steps[i].run(trial, &why);
     if (lock_is_past(result))
-        findings_fail(findings, FINDING_UNTRUSTED, "another store", "%s", why.text);
+        findings_fail(findings, FINDING_UNTRUSTED, "use another store", "%s", why.text);
     else if (findings_served(findings, result, NULL, &why) && !trial->reported)
         findings_good(findings, "%s", took(trial, time));
     return result == LOCK_OK;

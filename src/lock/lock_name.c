@@ -139,7 +139,7 @@ bool token_valid(const char *token, struct errmsg *why)
     size_t length = strlen(token);
 
     if (length == 0 || length >= TOKEN_SIZE) {
-        errmsg_set(why, "it is %zu bytes long; 1 to %d are allowed", length, TOKEN_SIZE - 1);
+        errmsg_set(why, "%zu bytes long; 1 to %d are allowed", length, TOKEN_SIZE - 1);
         return false;
     }
     for (const char *c = token; *c != '\0'; c++) {

@@ -19,7 +19,7 @@ void lock_forcer(char text[FORCER_SIZE])
 
 void lock_forced(struct errmsg *why, const char *by)
 {
-    errmsg_set(why, "it was taken away by %.350s with --force-release", by);
+    errmsg_set(why, "taken away by %.350s with --force-release", by);
 }
 
 bool lock_state_init(struct lock_state *state, const char *key, size_t count)
@@ -111,8 +111,7 @@ void key_list_free(struct key_list *list)
 enum lock_result format_newer(struct errmsg *why, int64_t format)
 {
     return errmsg_fail(why, LOCK_INVALID,
-                       "it is kept in format %" PRId64
-                       " by a newer dlock, and dlock " PACKAGE_VERSION
-                       " knows no format above %d: upgrade dlock on this host",
+                       "stored in format %" PRId64 " by a newer dlock, but dlock " PACKAGE_VERSION
+                       " supports formats up to %d only; upgrade dlock on this host",
                        format, STORE_FORMAT);
 }

@@ -102,7 +102,8 @@ bool child_start(struct child *child, const struct command *plan, struct errmsg 
                       why);
     child->page = page;
     if (!tree_open(&child->tree, (struct process_id){0}))
-        return refuse(child, "cannot prepare for the end of the lease", errno, why);
+        return refuse(child, "cannot prepare to stop the command at the end of the lease", errno,
+                      why);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         return refuse(child, "cannot become the reaper of the command's descendants", errno, why);
 
@@ -346,7 +347,7 @@ static bool is_from_others(const struct child *child, const struct signal_event 
     if (event->sender == child->pid || event->sender == child->command)
         return false; /* the guard, to wake dlock, or the command, perhaps reaped already */
     if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
-        say_verbose(child->plan->out, "not passed on, since the command has sent it: %s",
+        say_verbose(child->plan->out, "%s was not passed on: the command itself sent the signal",
                     signame_format(event->number, name, sizeof name));
         return false;
     }

@@ -88,7 +88,7 @@ static enum lock_result hang_up(struct redis_conn *conn, struct errmsg *why, con
 
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why)
 {
-    return hang_up(conn, why, "its answer is not understood");
+    return hang_up(conn, why, "the answer is not understood");
 }
 
 /* Does not use realloc(3), which would leave a copy of a password in memory. */
@@ -140,7 +140,7 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
 {
     for (;;) {
         if (!redis_reader_next(conn->reader, reply))
-            return hang_up(conn, why, "its reply is not the Redis protocol");
+            return hang_up(conn, why, "the reply is not in the Redis protocol");
         if (*reply == NULL || !redis_reply_is_message(*reply))
             return LOCK_OK;
         deliver(conn, *reply);
@@ -156,9 +156,9 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
             return result;
         /* A cancellation takes effect even if the peer sends without pause. */
         if (fed && bound_is_cancelled(bound))
-            return hang_up(conn, why, "it did not answer in time");
+            return hang_up(conn, why, "no answer in time");
         if (conn->received > REPLY_MOST_BYTES)
-            return hang_up(conn, why, "its reply is longer than 16 MB, or has no end");
+            return hang_up(conn, why, "the reply is longer than 16 MB or has no end");
         char bytes[4096];
         size_t length;
         result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);
@@ -168,7 +168,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         }
         conn->received += length;
         if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
-            return hang_up(conn, why, "out of memory for its reply");
+            return hang_up(conn, why, "out of memory for the reply");
     }
 }
 
@@ -381,7 +381,7 @@ static enum lock_result receive_replies(struct redis_conn *conn, redisReply **re
     }
     conn->received = redis_reader_left(conn->reader);
     if (!redis_reader_has_only_messages(conn->reader))
-        return hang_up(conn, why, "it answered more than it was asked");
+        return hang_up(conn, why, "the server sent more replies than requests");
     return LOCK_OK;
 }
 

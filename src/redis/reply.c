@@ -217,9 +217,10 @@ bool redis_error_has_code(const char *error)
     return code_length(text) > 0 && !has_code(text, "ERR");
 }
 
-static const char no_scripts[] = "it runs no scripts; if it is a Sentinel, use redis+sentinel://; ";
-static const char of_cluster[] = "it is a node of a Cluster; use redis+cluster://; ";
-static const char in_move[] = "the slot of the key is being moved; ";
+static const char no_scripts[] =
+    "; the server runs no scripts; for a Sentinel, use redis+sentinel://";
+static const char of_cluster[] = "; the server is a node of a Cluster; use redis+cluster://";
+static const char in_move[] = "; the slot of the key is being moved";
 
 /* The errors that a retry cannot fix, or that need advice for people. An error is recognized by its
  * code or, if it has no code or only "ERR", by its first words. */
@@ -262,8 +263,9 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
         words = text + strlen("ERR") + strspn(text + strlen("ERR"), " ");
     /* Before the login, the server accepts only shorter commands, and answers with this error. */
     if (begins(words, "Protocol error: unauthenticated"))
-        return errmsg_fail(why, LOCK_REFUSED,
-                           "it requires a user and a password: NOAUTH Authentication required");
+        return errmsg_fail(
+            why, LOCK_REFUSED,
+            "the server requires a user and a password: NOAUTH Authentication required");
 
     enum lock_result result = LOCK_UNAVAILABLE;
     const char *advice = "";
@@ -275,8 +277,8 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
             break;
         }
     }
-    return errmsg_fail(why, result, "%sit answered: %.400s", advice,
-                       *error != '\0' ? skip_repeated(error) : "an error without a text");
+    return errmsg_fail(why, result, "the server answered: %.400s%s",
+                       *error != '\0' ? skip_repeated(error) : "an error without a text", advice);
 }
 
 /* --- explaining a refusal ------------------------------------------------ */
@@ -310,14 +312,13 @@ static void explain_permission(const char *user, const char *script, const char 
 {
     char what[512] = "", command[32], answer[250];
     if (keys != NULL && (says(error, " a key") || says(error, " the keys")))
-        snprintf(what, sizeof what, ", which needs the keys %s", keys);
+        snprintf(what, sizeof what, " (missing: the keys %s)", keys);
     else if (script != NULL && !says(error, "' command") &&
              redis_error_command(error, script, command, sizeof command))
-        snprintf(what, sizeof what, ", which needs the command %s", command);
+        snprintf(what, sizeof what, " (missing: the command %s)", command);
     redis_error_text(error, answer, sizeof answer);
     errmsg_set(why,
-               "it refuses the user %.60s%.200s: it answered: %s; dlock-redis(7) lists the "
-               "permissions",
+               "the server refuses the user %.60s%.200s: %s; dlock-redis(7) lists the permissions",
                user, what, answer);
 }
 
@@ -328,23 +329,22 @@ void redis_error_explain(const struct redis_url *url, const char *script, const 
     bool wants_login = says(error, "NOAUTH") || says(error, "unauthenticated");
     if (says(error, "wrong number of arguments for 'auth'"))
         errmsg_set(why,
-                   "it knows no users (Redis before 6.0); leave the user %.60s out of the URL; "
-                   "it answered: %.200s",
-                   user, error);
+                   "the server has no users (Redis before 6.0): %.200s; remove the user %.60s from "
+                   "the URL",
+                   error, user);
     else if (says(error, "no password is set") || says(error, "without any password"))
-        errmsg_set(why, "it requires no password, but %.200s has one: it answered: %.300s",
+        errmsg_set(why, "the server requires no password, but %.200s has one: %.300s",
                    url->password_from, error);
     else if (says(error, "WRONGPASS") || says(error, "invalid password"))
-        errmsg_set(why,
-                   "it refuses the user %.60s with the password of %.200s: it answered: %.300s",
+        errmsg_set(why, "the server refuses the user %.60s with the password from %.200s: %.300s",
                    user, url->password_from, error);
     else if (wants_login && url->is_of_sentinels && !url->has_password)
-        errmsg_set(why, "it requires its own password: it answered: NOAUTH Authentication "
+        errmsg_set(why, "the Sentinel requires a password of its own: NOAUTH Authentication "
                         "required; use --sentinel-password-file");
     else if (wants_login)
         errmsg_set(why,
-                   "it requires a password, and none is configured: it answered: NOAUTH "
-                   "Authentication required; set it in the URL, --password-file, the credential "
+                   "the server requires a password, but none is configured: NOAUTH Authentication "
+                   "required; set the password in the URL, --password-file, the credential "
                    "dlock.password or REDISCLI_AUTH%s",
                    redis_login_hint());
     else

@@ -205,8 +205,8 @@ static bool may_want_tls(const struct redis_socket *sock)
 
 static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
-    static const char hint[] = "before sending anything, as a proxy does if its server is down; if "
-                               "the server uses TLS, use rediss://";
+    static const char hint[] = "before sending anything; a proxy does this if its server is down; "
+                               "if the server uses TLS, use rediss://";
     char hinted[200];
     sock->hung_up = true;
     snprintf(hinted, sizeof hinted, "%s %s", text, hint);
@@ -262,7 +262,7 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
         if (errno == EPIPE || errno == ECONNRESET)
             break;
         enum lock_result result =
-            await_more(sock, POLLOUT, "it accepted no more data in time", bound, why);
+            await_more(sock, POLLOUT, "the server accepted no more data in time", bound, why);
         if (result != LOCK_OK)
             return result;
     }
@@ -285,7 +285,7 @@ static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t
 enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why)
 {
-    static const char late[] = "it did not answer in time";
+    static const char late[] = "no answer in time";
     *length = 0;
     for (;;) {
         if (is_too_late(sock, bound))
@@ -293,13 +293,13 @@ enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, si
         ssize_t received = receive_some(sock, bytes, size);
         if (received > 0) {
             if (bytes[0] == TLS_ALERT && may_want_tls(sock))
-                return hang_up(sock, why, "it answers in TLS; use rediss://");
+                return hang_up(sock, why, "the server answers in TLS; use rediss://");
             sock->heard = true;
             *length = (size_t)received;
             return LOCK_OK;
         }
         if (received == 0)
-            return fail_closed(sock, why, "it closed the connection");
+            return fail_closed(sock, why, "the server closed the connection");
         enum lock_result result = await_more(sock, POLLIN, late, bound, why);
         if (result != LOCK_OK)
             return result;
@@ -318,7 +318,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
 {
     sock->fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock->fd < 0) {
-        errmsg_set(why, "no socket: %s", strerror(errno));
+        errmsg_set(why, "cannot create a socket: %s", strerror(errno));
         return errno == EAFNOSUPPORT ? LOCK_UNAVAILABLE : LOCK_SYSTEM;
     }
     if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
@@ -371,7 +371,8 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
     const char *hint = sock->heard ? "" : "; if the server does not use TLS, use redis://";
     char hung[120], closed[120];
     snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", hint);
-    snprintf(closed, sizeof closed, "it closed the connection during the TLS handshake%s", hint);
+    snprintf(closed, sizeof closed, "the server closed the connection during the TLS handshake%s",
+             hint);
 
     enum lock_result result = redis_tls_begin(&sock->tls, tls, sock->fd, host, why);
     if (result != LOCK_OK)
@@ -396,7 +397,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
     enum lock_result result = LOCK_UNAVAILABLE;
     sock->hung_up = false;
     if (addresses->count == 0)
-        errmsg_set(why, "its address is not known");
+        errmsg_set(why, "the address is not known");
     for (int i = 0; i < addresses->count; i++) {
         struct bound share = bound_share(bound, addresses->count - i);
         why->text[0] = '\0';

@@ -45,7 +45,7 @@ struct redis_socket {
 };
 
 /* Connects a closed socket to the first address that answers; each has its share of the time. With
- * `tls` (NULL: plain) this includes the handshake; the server's certificate must be for `host`.
+ * `tls` (NULL: plain) this includes the handshake; the server certificate must be for `host`.
  * LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate; LOCK_CANCELLED;
  * LOCK_SYSTEM. */
 enum lock_result redis_socket_connect(struct redis_socket *socket,

@@ -113,11 +113,11 @@ static enum lock_result open_file(const char *path, int *fd, struct stat *status
 {
     *fd = file_open(AT_FDCWD, path, O_RDONLY, status);
     if (*fd < 0)
-        return errmsg_fail(why, secret_error_result(errno), "%s: cannot read it: %s", path,
+        return errmsg_fail(why, secret_error_result(errno), "cannot read %s: %s", path,
                            strerror(errno));
     if (S_ISREG(status->st_mode))
         return LOCK_OK;
-    errmsg_set(why, "%s: it is a %s; it must be a file with certificates or a key in PEM", path,
+    errmsg_set(why, "%s: this is a %s, not a file with certificates or a key in PEM", path,
                S_ISDIR(status->st_mode) ? "directory" : "pipe or a device");
     close(*fd);
     return LOCK_INVALID;
@@ -167,7 +167,7 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
     if (result != LOCK_OK)
         return result;
     if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
-        return unusable(path, "there is no certificate in PEM in it", why);
+        return unusable(path, "the file has no certificate in PEM", why);
     /* Certificates in the file are trusted, even if they are no roots. */
     (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context),
                                                  X509_V_FLAG_PARTIAL_CHAIN);
@@ -194,9 +194,8 @@ static enum lock_result read_key(const char *path, EVP_PKEY **key, struct errmsg
         return result;
 
     if ((status.st_mode & S_IROTH) != 0) {
-        result =
-            errmsg_fail(why, LOCK_INVALID,
-                        "%s: it holds a private key, and others can read it; use chmod o=", path);
+        result = errmsg_fail(why, LOCK_INVALID,
+                             "%s: others can read this private key; use chmod o=", path);
     } else if (!secret_leave_no_core(why)) {
         result = LOCK_SYSTEM;
     } else {
@@ -207,7 +206,7 @@ static enum lock_result read_key(const char *path, EVP_PKEY **key, struct errmsg
         (void)openssl()->BIO_free(file);
         if (*key == NULL)
             result = unusable(
-                path, "there is no private key in PEM in it, or it needs a passphrase", why);
+                path, "the file has no private key in PEM, or the key needs a passphrase", why);
     }
     close(fd);
     return result;
@@ -241,7 +240,7 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
         return result;
     openssl()->ERR_clear_error();
     if (openssl()->SSL_CTX_use_certificate_chain_file(context, settings->cert) != 1)
-        return unusable(settings->cert, "there is no usable certificate in PEM in it", why);
+        return unusable(settings->cert, "the file has no usable certificate in PEM", why);
     *fault = settings->key != NULL ? REDIS_FAULT_KEY : REDIS_FAULT_CERT;
     return load_key(context, settings->key != NULL ? settings->key : settings->cert, why);
 }
@@ -544,27 +543,28 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
     session->tls->was_refused = true;
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        return errmsg_fail(
-            why, LOCK_REFUSED,
-            "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "the server certificate, or an issuer's, has expired (or this host's "
+                           "clock is wrong)");
     case X509_V_ERR_CERT_NOT_YET_VALID:
         return errmsg_fail(why, LOCK_REFUSED,
-                           "its certificate, or an issuer's, is not valid yet (or the clock of "
-                           "this host is wrong)");
+                           "the server certificate, or an issuer's, is not valid yet (or this "
+                           "host's clock is wrong)");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
         return errmsg_fail(why, LOCK_REFUSED,
-                           "its certificate is from an unknown issuer (%s); use --cacert=FILE: "
-                           "the issuers to trust",
+                           "the server certificate is from an unknown issuer (%s); use "
+                           "--cacert=FILE to name the issuers to trust",
                            reason);
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        return errmsg_fail(why, LOCK_REFUSED, "its certificate is for another name, not for %s",
+        return errmsg_fail(why, LOCK_REFUSED, "the server certificate is not for the name %s",
                            session->host);
-    default: return errmsg_fail(why, LOCK_REFUSED, "its certificate was rejected: %s", reason);
+    default:
+        return errmsg_fail(why, LOCK_REFUSED, "the server certificate was rejected: %s", reason);
     }
 }
 
@@ -590,24 +590,26 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
 {
     int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
     if (session->is_anonymous)
-        return errmsg_fail(why, LOCK_REFUSED,
-                           "it sent no certificate, as a cipher in this host's openssl.cnf allows");
+        return errmsg_fail(
+            why, LOCK_REFUSED,
+            "the server sent no certificate; a cipher in this host's openssl.cnf allows this");
     if (session->vain >= VAIN_MOST_BYTES)
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "TLS: it keeps sending data without progress");
+        return errmsg_fail(why, LOCK_UNAVAILABLE,
+                           "TLS: the server keeps sending data without progress");
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return refused_by_us(session, why);
     if (is_about_our_certificate(session, reason)) {
         session->tls->was_refused = true;
-        return errmsg_fail(why, LOCK_REFUSED, "it %s: %s",
+        return errmsg_fail(why, LOCK_REFUSED, "the server %s: %s",
                            has_certificate(session)
-                               ? "rejected our certificate (--client-cert)"
+                               ? "rejected the client certificate (--client-cert)"
                                : "requires a client certificate (--client-cert and --client-key)",
                            openssl_reason(session->fault));
     }
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
-        errmsg_set(why, "it does not speak TLS; use redis://");
+        errmsg_set(why, "the server does not speak TLS; use redis://");
     else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
-        errmsg_set(why, "it speaks no supported version of TLS; 1.2 is the minimum");
+        errmsg_set(why, "the server speaks no supported version of TLS; 1.2 is the minimum");
     else
         errmsg_set(why, "TLS: %s", openssl_reason(session->fault));
     return LOCK_UNAVAILABLE;

@@ -60,8 +60,8 @@ bool redis_tls_has_unread(const struct redis_tls_session *session);
 /* The negotiated parameters, for people. The texts live as long as the session. */
 struct redis_tls_facts {
     const char *protocol, *cipher;
-    int certificates;  /* from the server's certificate to a trusted issuer's */
-    char subject[256]; /* of the server's certificate, as "/CN=..." */
+    int certificates;  /* from the server certificate to a trusted issuer's */
+    char subject[256]; /* of the server certificate, as "/CN=..." */
     char issuer[256];  /* of the last one */
     int days;          /* until the first of them expires */
 };

@@ -37,9 +37,9 @@ void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, str
 static bool refuse(struct errmsg *why, const char *text)
 {
     errmsg_set(why,
-               "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
+               "%s; expected redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
                "redis+sentinel://HOST,HOST/MASTER[/DB], "
-               "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is expected",
+               "redis+cluster://HOST,HOST or unix:///PATH[?db=N]",
                text);
     return false;
 }
@@ -234,7 +234,7 @@ static bool no_scheme(const char *text, struct errmsg *why)
         snprintf(named, sizeof named, "%.*s:// is an unknown scheme",
                  (int)(scheme < 100 ? scheme : 100), text);
     else
-        snprintf(named, sizeof named, "it has an unknown scheme");
+        snprintf(named, sizeof named, "unknown scheme");
     return refuse(why, named);
 }
 
@@ -319,9 +319,9 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
     enum lock_result result =
         secret_read(&secret, path, why) ? LOCK_OK : secret_error_result(errno);
     if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL)
-        result = errmsg_fail(why, LOCK_INVALID, "%.300s: there is a NUL in it", path);
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: the password contains a NUL byte", path);
     else if (result == LOCK_OK && secret.length >= sizeof url->password)
-        result = errmsg_fail(why, LOCK_INVALID, "%.300s: it is too long for a password", path);
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: too long for a password", path);
 
     if (result == LOCK_OK) /* the rest of url->password is NULs: redis_url_parse() */
         memcpy(url->password, secret.bytes, secret.length);
@@ -352,7 +352,7 @@ static enum lock_result read_variable(struct redis_url *url, struct errmsg *why)
     if (text == NULL || *text == '\0')
         return LOCK_OK;
     if (strlen(text) >= sizeof url->password)
-        return errmsg_fail(why, LOCK_INVALID, "%s: it is too long for a password", variable);
+        return errmsg_fail(why, LOCK_INVALID, "%s: too long for a password", variable);
     text_copy(url->password, sizeof url->password, text);
     url->password_from = variable;
     url->has_password = true;
@@ -385,11 +385,10 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
 
     *fault = REDIS_FAULT_URL;
     if (!url->has_password && *url->user != '\0')
-        return errmsg_fail(
-            why, LOCK_INVALID,
-            "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
-            "the credential %s or %s can set one%s",
-            credential, variable, redis_login_hint());
+        return errmsg_fail(why, LOCK_INVALID,
+                           "a user is given, but no password; use redis://USER:PASSWORD@HOST, "
+                           "--password-file, the credential %s or %s%s",
+                           credential, variable, redis_login_hint());
     return !url->has_password || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
 }
 

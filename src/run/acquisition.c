@@ -261,8 +261,8 @@ static void abandon(struct wait *wait, enum lock_result result)
         (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
         struct errmsg before = wait->why;
         errmsg_set(&wait->why,
-                   "%.400s; the lock may have been acquired nevertheless, and is then held until "
-                   "its lease ends",
+                   "%.400s; the lock may still have been acquired; if so, it stays held until its "
+                   "lease ends",
                    before.text);
     }
 }
@@ -333,17 +333,18 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     char who[HOLDER_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "", usual[RUN_TIMES_SIZE];
     const struct estimate estimate = holder_estimate(holder, &holder->typical);
     bool known = holder->known && holder->refusal != REFUSED_QUEUED;
-    const char *until = "";
+    const char *until = "", *why = "";
 
     if (holder->pause.left.ns > 0)
         return text_copy(text, size, pause_format(&holder->pause, who));
     if (holder->expires && holder->refusal != REFUSED_QUEUED) {
-        until = holder->kept ? ", for another " : ", lease ends in ";
+        until = holder->kept ? " for another " : ", lease ends in ";
+        why = holder->kept ? " (--hold-at-least)" : "";
         duration_rounded(holder->left, left, sizeof left);
     }
     estimate_format(&estimate, &holder->typical, holder->ahead, usual);
-    snprintf(text, size, "%s%s%s%s%s%s%s",
-             holder_refusal_format(holder, slots, holder_life_held(holder), who), until, left,
+    snprintf(text, size, "%s%s%s%s%s%s%s%s",
+             holder_refusal_format(holder, slots, holder_life_held(holder), who), until, left, why,
              usual[0] != '\0' ? "; " : "", usual,
              known && holder->message[0] != '\0' ? "; message: " : "",
              known ? holder->message : "");
@@ -354,15 +355,16 @@ static int refused(const struct wait *wait)
 {
     const struct acquisition *lock = wait->lock;
     const struct holder *holder = &wait->holder;
-    char time[DURATION_TEXT_SIZE] = "", who[2 * HOLDER_TEXT_SIZE];
+    char time[DURATION_TEXT_SIZE] = "", who[2 * HOLDER_TEXT_SIZE], once[DURATION_TEXT_SIZE];
     enum failure failure = wait->waits ? FAIL_TIMEOUT : FAIL_HELD;
 
     if (holder->refusal == REFUSED_DONE) {
         int64_t ago = wall_now_ms() - holder->since_wall_ms;
         duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
-        return fail(lock->out, FAIL_DONE, lock->conflict_status,
-                    "already done: the last success began %s ago on %s (--once-per); %s", time,
-                    holder->host, lock->undone);
+        return fail(
+            lock->out, FAIL_DONE, lock->conflict_status,
+            "already done: the last successful run started %s ago on %s (--once-per=%s); %s", time,
+            holder->host, duration_format(lock->request.once_per, once, sizeof once), lock->undone);
     }
     if (wait->waits)
         duration_rounded(lock->waited, time, sizeof time);
@@ -388,7 +390,7 @@ static int not_taken(const struct wait *wait, enum lock_result result)
         if (lock->ended_by != 0)
             return STATUS_SIGNAL_BASE + lock->ended_by;
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                    "process %ld, which the lock was for, has ended; %s",
+                    "process %ld ended before the lock was acquired for it; %s",
                     (long)lock->request.self.pid, lock->undone);
     }
     if (result == LOCK_UNAVAILABLE)
@@ -406,8 +408,8 @@ static void say_taken(const struct acquisition *lock)
     if (lock->out->verbosity < 1)
         return;
     wall_format_local(wall_at_ms(lock->lease.deadline), until, sizeof until);
-    say_verbose(lock->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind,
-                lock->lease.fence, backend->note != NULL ? ", " : "",
+    say_verbose(lock->out, "acquired (%s, fence %" PRId64 "%s%s) after %s; the lease ends at %s",
+                backend->kind, lock->lease.fence, backend->note != NULL ? ", " : "",
                 backend->note != NULL ? backend->note : "",
                 duration_rounded(lock->waited, time, sizeof time), until);
 }
@@ -427,8 +429,8 @@ static bool fall_back(struct acquisition *lock, const struct errmsg *outage, int
     }
     lock->kind = lock->backend->kind;
     say_warning(lock->out,
-                "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
-                "host alone",
+                "Redis is unreachable (%s); using a file lock instead, which holds on this host "
+                "only (--fallback=file)",
                 outage->text);
     return true;
 }
@@ -558,9 +560,9 @@ static void warn_of_release(const struct acquisition *lock, const struct errmsg 
     const char *run = "";
 
     if (lease->end.how != RUN_NONE && lease->remember.ns > 0)
-        run = ended ? ", and its run may not be recorded" : ", and its run is not recorded";
+        run = ended ? "; the run might not be recorded" : "; the run was not recorded";
     say_warning(lock->out, "the lock could not be released: %s; %s%s", why->text,
-                ended ? "its lease has ended" : "it is held until its lease ends", run);
+                ended ? "its lease has ended" : "the lock stays held until its lease ends", run);
 }
 
 void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
@@ -580,12 +582,12 @@ void acquisition_say_released(const struct acquisition *lock, enum lock_result r
 
     duration_rounded(deadline_gap(lock->lease.taken, now), held, sizeof held);
     if (deadline_before(now, hold))
-        say_verbose(out, "released after %s; it stays held for another %s (--hold-at-least)", held,
+        say_verbose(out, "released after %s, but kept for another %s (--hold-at-least)", held,
                     duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
     else
         say_verbose(out, "released after %s", held);
     if (backend->warning != NULL)
-        say_warning(out, "the lock is released, but its run is not remembered: %s",
+        say_warning(out, "the lock was released, but the run was not recorded: %s",
                     backend->warning);
     if (backend->note != NULL)
         say_verbose(out, "%s", backend->note);

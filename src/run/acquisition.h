@@ -69,7 +69,7 @@ void acquisition_found_outer(struct acquisition *lock, enum lock_mode mode, int 
 /* Acquires the lock, waiting as the caller has set, or finds that an ancestor holds the lock
  * (`outer`), which the caller may know already. False: reported, and *status is the exit
  * status; or `ended_by` is the signal that ended the wait. If cancel_fd ended the wait without
- * a signal, the process that the lock was for has ended. */
+ * a signal, the process to attach to has ended. */
 bool acquisition_take(struct acquisition *lock, int *status);
 
 /* Tries to release the lock for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,

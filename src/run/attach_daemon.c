@@ -114,11 +114,11 @@ int attach_target_open(struct attach_target *target, pid_t given, const struct m
 
     *target = (struct attach_target){.fd = -1};
     if (given == 0 && pid <= 1)
-        return refuse_target(out, "the process that called dlock has ended, or is pid 1 "
-                                  "(--attach=1 is for that)");
+        return refuse_target(
+            out, "the process that called dlock has ended, or is pid 1 (use --attach=1 for pid 1)");
     if (given == 0 && getsid(pid) != getsid(0))
-        return refuse_target(out, "the process that called dlock has ended, or is of another "
-                                  "session (--attach=PID is for that)");
+        return refuse_target(out, "the process that called dlock has ended, or belongs to another "
+                                  "session (use --attach=PID to name a process)");
     if (pid == getpid())
         return refuse_target(out, "the process to attach to is dlock itself");
 
@@ -133,15 +133,15 @@ int attach_target_open(struct attach_target *target, pid_t given, const struct m
         return refuse_target(out, "the caller is an interactive shell, which would be killed at "
                                   "the end of the lease; use --attach=$$ if this is intended");
     if (attach_target_has_ended(target))
-        return refuse_target(out, "the process to attach to has ended (a zombie)");
+        return refuse_target(out, "the process to attach to has already ended (it is a zombie)");
     if (!process_signal(target->fd, pid, 0) && errno == EPERM)
         return fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
-                    "%s belongs to another user, and could not be stopped when the lease ends; "
+                    "%s belongs to another user, so dlock could not stop it when the lease ends; "
                     "nothing is locked",
                     target->name);
     /* The $PPID of an orphan: at the end of the lease, all that runs on the host would stop. */
     if (pid == 1 && getsid(pid) != getsid(0))
-        return refuse_target(out, "pid 1 is of another session, and did not call dlock");
+        return refuse_target(out, "pid 1 belongs to another session and did not call dlock");
     return STATUS_OK;
 }
 
@@ -244,7 +244,7 @@ static void note_attachment(struct guard *guard)
 
     if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id,
                            lock->where != NULL ? lock->where : lock->kind, &lock->lease, &why))
-        say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
+        say_verbose(lock->out, "%s; give --extend and --release the lock's name and --owner",
                     why.text);
 }
 
@@ -274,7 +274,8 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
         return false;
     supervision->fds[0] = guard->target->fd;
     if (!tree_open(&guard->family, guard->target->id))
-        return errmsg_fail(why, false, "cannot prepare for the end of the lease: %s",
+        return errmsg_fail(why, false,
+                           "cannot prepare to stop the process at the end of the lease: %s",
                            strerror(errno));
     note_attachment(guard);
     return watch_start(&supervision->watch, why) == LOCK_OK;
@@ -335,14 +336,14 @@ static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
                             {.fd = lock->signals.fd, .events = POLLIN}};
     ssize_t length;
 
-    errmsg_set(why, "the guard of the lock did not start in time");
+    errmsg_set(why, "the process that guards the lock did not start in time");
     if (deadline_poll(fds, 2, lock->lease.deadline) <= 0 || fds[0].revents == 0)
         return false;
     do
         length = read(fd, why->text, sizeof why->text);
     while (length < 0 && errno == EINTR);
     if (length <= 0)
-        errmsg_set(why, "the guard of the lock was killed");
+        errmsg_set(why, "the process that guards the lock was killed");
     return length == 1;
 }
 
@@ -365,7 +366,7 @@ bool attach_daemon_start(struct acquisition *lock, const struct attach_target *t
         guard_lock(&guard, plan);
     }
     if (pid < 0)
-        errmsg_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
+        errmsg_set(&why, "cannot start the process that guards the lock: %s", strerror(errno));
     fd_close(&ends[1]);
     bool started = pid > 0 && hear(lock, ends[0], &why);
     if (pid > 0 && !started)

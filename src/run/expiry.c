@@ -68,12 +68,12 @@ static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_
     bool as_taken = lease_is_as_taken(end->lease, set), beats = end->beaten.boot_ns != 0;
     text[0] = '\0';
     if (as_taken && !beats)
-        snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
+        snprintf(text, LEASE_TEXT_SIZE, "; use a longer --ttl");
     else if (as_taken && silent.ns + left.ns >= set.ns - lease_drift(set).ns)
         snprintf(text, LEASE_TEXT_SIZE, " (no heartbeat for %s)",
                  duration_rounded(silent, time, sizeof time));
     else if (!as_taken && !end->plan.warn_only && set.ns <= end->plan.grace.ns)
-        snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)",
+        snprintf(text, LEASE_TEXT_SIZE, "; the lease is no longer than --grace=%s",
                  duration_format(end->plan.grace, time, sizeof time));
     return text;
 }
@@ -83,8 +83,8 @@ static void is_over_now(struct expiry *end)
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
         say_status(end->out,
-                   end->plan.warn_only ? "the lock %s has ended; %s runs on"
-                                       : "the lock %s has ended; stopping %s",
+                   end->plan.warn_only ? "the lock %s is no longer held; %s keeps running"
+                                       : "the lock %s is no longer held; stopping %s",
                    end->lease->name, end->worker.name);
     }
     end->over = end->warned = true;
@@ -117,11 +117,12 @@ void expiry_say_left(const struct expiry *end, struct tree_count left)
     const char *name = end->worker.name;
 
     if (left.known)
-        say_error(end->out, "%d process%s of %s cannot be killed, one of them is pid %ld",
-                  left.found, left.found == 1 ? "" : "es", name, (long)left.first);
+        say_error(end->out, "cannot kill %d process%s of %s (pid %ld%s)", left.found,
+                  left.found == 1 ? "" : "es", name, (long)left.first,
+                  left.found == 1 ? "" : " and others");
     else
         say_error(end->out,
-                  "processes of %s are left; /proc does not show those of this pid namespace",
+                  "processes of %s may still be running; /proc does not show this pid namespace",
                   name);
 }
 
@@ -142,7 +143,7 @@ static void lost(struct expiry *end)
         return;
     is_over_now(end);
     if (end->plan.warn_only) {
-        say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)",
+        say_error(end->out, "the lock is lost: %s; %s keeps running (--on-expire=warn)",
                   end->state.why.text, end->worker.name);
         return;
     }
@@ -175,8 +176,9 @@ static void ended(struct expiry *end)
     lease_format(end, lease);
     if (end->plan.warn_only) {
         if (!said)
-            say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)",
-                      lease, end->worker.name);
+            say_error(end->out,
+                      "%s has ended; %s keeps running without the lock (--on-expire=warn)", lease,
+                      end->worker.name);
         return;
     }
     expiry_kill(end);
@@ -188,8 +190,9 @@ static void ended(struct expiry *end)
 static void was_released(struct expiry *end)
 {
     end->released = true;
-    say_status(end->out, "the lock %s is released, %s runs on", end->lease->name, end->worker.name);
-    say_verbose(end->out, "released with its own token; %s runs on without the lock",
+    say_status(end->out, "the lock %s was released; %s keeps running", end->lease->name,
+               end->worker.name);
+    say_verbose(end->out, "released with the owner token; %s keeps running without the lock",
                 end->worker.name);
 }
 
@@ -198,8 +201,8 @@ static void warn(struct expiry *end)
     char advice[LEASE_TEXT_SIZE];
 
     end->warned = true;
-    say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
-                advice_format(end, advice));
+    say_warning(end->out, "90%% of the lease has passed and %s is still running%s",
+                end->worker.name, advice_format(end, advice));
 }
 
 /* Adopts what the watch has learnt. After an extension, dlock may warn again. */
@@ -236,7 +239,7 @@ void expiry_act(struct expiry *end)
         act_on_lease(end);
     if (end->phase == STOPPING && deadline_passed(end->kill_at)) {
         expiry_kill(end);
-        say_verbose(end->out, "%s has not ended: killing it", end->worker.name);
+        say_verbose(end->out, "%s has not ended in time; killing it", end->worker.name);
     }
     if (end->phase == KILLING && deadline_passed(end->next_kill))
         kill_now(end);
@@ -277,6 +280,6 @@ void expiry_judge(struct expiry *end)
                   end->state.why.text);
     } else if (deadline_passed(end->state.deadline)) {
         is_over_now(end);
-        say_error(end->out, "the lease had ended before %s was seen to end", end->worker.name);
+        say_error(end->out, "the lease had ended by the time dlock saw %s end", end->worker.name);
     }
 }

@@ -89,7 +89,7 @@ bool supervise_open(struct supervision *run, struct backend *backend,
         return false;
     run->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     return run->timer_fd >= 0 ||
-           errmsg_fail(why, false, "cannot make a timer: %s", strerror(errno));
+           errmsg_fail(why, false, "cannot create a timer: %s", strerror(errno));
 }
 
 void supervise_close(struct supervision *run)
@@ -174,7 +174,7 @@ static void say_started(const struct supervised_command *run)
     const struct messages *out = run->command.out;
     char until[40];
 
-    say_verbose(out, "started %s, pid %ld", run->command.argv[0], (long)run->child.command);
+    say_verbose(out, "started %s (pid %ld)", run->command.argv[0], (long)run->child.command);
     if (out->notify.fd < 0)
         return; /* the time zone file need not be read */
     wall_format_local(wall_at_ms(run->lease->deadline), until, sizeof until);
@@ -209,11 +209,10 @@ static bool command_has_ended(void *data)
     report_start(run);
     if (child->guard_lost && end->phase == RUNNING) {
         expiry_kill(end);
-        say_error(end->out, "the process that guards the command for --tree was killed; killing "
-                            "what is left of the command");
+        say_error(end->out, "the guard process of --tree was killed; killing the processes that "
+                            "are left of the command");
     } else if (child->command_ended && !had_ended && !child->ended) {
-        say_verbose(end->out,
-                    "the command has ended; waiting for the processes it started (--tree)");
+        say_verbose(end->out, "the command has ended; waiting for its descendants (--tree)");
     }
     if (end->phase != RUNNING)
         child_find_unreaped(child);
@@ -228,7 +227,8 @@ static void start_watching(struct supervised_command *run)
 
     supervision->due = DEADLINE_NEVER;
     if (!child_guard_orphans(&run->child, held))
-        errmsg_set(&why, "cannot start the process that stops what a killed dlock leaves: %s",
+        errmsg_set(&why,
+                   "cannot start the guard process, which stops the command if dlock is killed: %s",
                    strerror(errno));
     else if (watch_start(&supervision->watch, &why) == LOCK_OK)
         return;
@@ -236,7 +236,7 @@ static void start_watching(struct supervised_command *run)
     if (deadline_passed(run->look_at)) {
         run->look_at = watch_look_alone(&supervision->watch);
         if (!run->warned)
-            say_warning(supervision->end.out, "%s; trying again", why.text);
+            say_warning(supervision->end.out, "%s; retrying", why.text);
         run->warned = true;
     }
     supervision->due = deadline_earlier(deadline_after(watch_again), run->look_at);
@@ -307,7 +307,7 @@ void supervise_command(struct supervised_command *run, struct outcome *outcome)
     /* If dlock was frozen after the take, or the answer came too late, nothing must start. */
     if (lease_as_good_as_over(run->lease)) {
         outcome->lease_over = true;
-        errmsg_set(&outcome->error, "the lease ended before the command could be started");
+        errmsg_set(&outcome->error, "the lease ended before the command started");
         return;
     }
     /* From the fork on, the command too receives signals to the whole group. (A key typed in the

@@ -142,7 +142,7 @@ static bool has_note(struct watch *watch, struct errmsg *note)
         watch->said_cannot = true;
         errmsg_set(
             note,
-            "the store cannot report changes to the lock at once (%s); it is checked every %s",
+            "the store cannot report changes to the lock (%s); dlock checks the lock every %s",
             cannot, duration_format(look_interval(watch), every, sizeof every));
         return true;
     }
@@ -330,7 +330,7 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
     if (watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->store_fd >= 0 &&
         (watch->beat_fd >= 0 || !beats))
         return LOCK_OK;
-    errmsg_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));
+    errmsg_set(why, "cannot prepare to watch the lease: %s", strerror(errno));
     watch_close(watch);
     return LOCK_SYSTEM;
 }

@@ -13,7 +13,7 @@ enum { TEXT_MOST = 4096, FDS_MOST = 16 };
 
 static bool cannot_open(struct watchdog *heartbeat, struct errmsg *why)
 {
-    errmsg_set(why, "cannot make the socket for --heartbeat: %s", strerror(errno));
+    errmsg_set(why, "cannot create the socket for --heartbeat: %s", strerror(errno));
     watchdog_close(heartbeat);
     return false;
 }

@@ -38,11 +38,11 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
     switch (end->how) {
     case RUN_STATUS: snprintf(text, TIME_SIZE, "exit status %d", end->code); return text;
     case RUN_SIGNAL:
-        snprintf(text, TIME_SIZE, "ended by %s", signame_format(end->code, name, sizeof name));
+        snprintf(text, TIME_SIZE, "killed by %s", signame_format(end->code, name, sizeof name));
         return text;
     case RUN_STOPPED: return "stopped: its lease had ended";
     case RUN_ENDED: return "exit status not known";
-    case RUN_LOST: return end->ended_ms > 0 ? "lost its lock" : "lost: its end was never recorded";
+    case RUN_LOST: return end->ended_ms > 0 ? "lost its lock" : "its end was never recorded";
     case RUN_NONE: break;
     }
     return "";
@@ -90,9 +90,10 @@ static void print_runs(const struct run_memory *memory)
         printf("  last success: %s, %s", text_escape(text, sizeof text, success->host),
                span_format(success, span));
     else
-        printf("  last success: none is known");
+        printf("  last success: none known");
     if (memory->runs > 0 || memory->skipped > 0)
-        printf("; since then %" PRId64 " run%s, %" PRId64 " skipped", memory->runs,
+        printf("; %s%" PRId64 " run%s, %" PRId64 " skipped",
+               success->end.how != RUN_NONE ? "since then " : "", memory->runs,
                memory->runs == 1 ? "" : "s", memory->skipped);
     if (memory->failures > 0)
         printf(", %" PRId64 " failed in a row", memory->failures);
@@ -108,7 +109,7 @@ void run_within_print(const char *name, const struct run_memory *memory, bool wi
 
     printf("%s: ", text_escape(text, sizeof text, name));
     if (!within)
-        printf("not within %s: ", duration_format(limit, time, sizeof time));
+        printf("no success within %s: ", duration_format(limit, time, sizeof time));
     if (success->end.how == RUN_NONE) {
         printf("no %s is known\n", memory->last.end.how == RUN_NONE ? "run" : "success");
         return;
@@ -125,9 +126,8 @@ void run_within_print(const char *name, const struct run_memory *memory, bool wi
 static const char *life_text(const struct holder *holder)
 {
     enum process_life life = holder_life(holder);
-    if (holder->detached)
-        return "; acquired, not bound to a process";
-    return life == PROCESS_LIVES ? "; running" : holder_life_text(life);
+    return life == PROCESS_LIVES && !holder->detached ? "; running"
+                                                      : holder_life_text(holder, life);
 }
 
 static const char *end_of_lease(const struct lock_owner *owner, char *text, size_t size)
@@ -136,13 +136,13 @@ static const char *end_of_lease(const struct lock_owner *owner, char *text, size
     duration_rounded(owner->holder.left, left, sizeof left);
     duration_rounded(owner->hold_left, hold, sizeof hold);
     if (owner->holder.kept)
-        snprintf(text, size, ", released and kept for another %s (--hold-at-least)", left);
+        snprintf(text, size, ", released, but kept for another %s (--hold-at-least)", left);
     else if (owner->holder.expires && owner->hold_left.ns > 0)
-        snprintf(text, size, ", lease ends in %s, kept for %s at least", left, hold);
+        snprintf(text, size, ", lease ends in %s, held for at least %s more", left, hold);
     else if (owner->holder.expires)
         snprintf(text, size, ", lease ends in %s", left);
     else
-        snprintf(text, size, ", without an end");
+        snprintf(text, size, ", with no time limit");
     return text;
 }
 
@@ -178,7 +178,7 @@ static void print_headline(const struct lock_state *state, const char *name)
         puts("held, exclusive");
     } else if (state->released_wall_ms > 0) {
         wall_format_local(state->released_wall_ms, released, sizeof released);
-        printf("free, released %s\n", released);
+        printf("free, last released %s\n", released);
     } else {
         puts("free");
     }
@@ -219,8 +219,8 @@ static void print_counts(const struct lock_counts *counts)
         return;
     duration_rounded(DURATION_MS(counts->waited_ms), waited, sizeof waited);
     duration_rounded(DURATION_MS(counts->held_ms), held, sizeof held);
-    printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64
-           "; waited %s, held %s in all\n",
+    printf("  acquired %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64
+           "; waited %s, held %s in total\n",
            counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
 }
 
@@ -414,7 +414,8 @@ static NOT_INLINED char *holder_cell(const struct lock_state *state, char text[L
     char raw[LOCK_TEXT_SIZE], who[HOLDER_TEXT_SIZE], count[48] = "";
 
     if (state->newer > 0) {
-        snprintf(text, LOCK_TEXT_SIZE, "format %" PRId64 ", of a newer dlock", state->newer);
+        snprintf(text, LOCK_TEXT_SIZE, "format %" PRId64 ", written by a newer dlock",
+                 state->newer);
         return text;
     }
     if (state->pause.left.ns > 0)
@@ -430,7 +431,7 @@ static NOT_INLINED char *holder_cell(const struct lock_state *state, char text[L
     if (state->owner_count > 1 && !holder->known)
         return text_copy(text, LOCK_TEXT_SIZE, count);
     snprintf(raw, sizeof raw, "%s%s%s%s", count, holder_format(holder, "", who),
-             holder->message[0] != '\0' ? ": " : "", holder->message);
+             holder->message[0] != '\0' ? "; message: " : "", holder->message);
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 

@@ -323,7 +323,7 @@ void progress_say_uncalled(struct progress *view, const char *cannot)
     if (view->out->verbosity < 1)
         return;
     progress_hide(view);
-    say_verbose(view->out, "the store cannot notify waiters, and is polled: %s", cannot);
+    say_verbose(view->out, "the store cannot notify waiters (%s); dlock polls the lock", cannot);
 }
 
 void progress_hide(struct progress *view)

@@ -106,7 +106,7 @@ int flushed(const struct messages *out, int status)
 {
     if (fflush(stdout) == 0 && ferror(stdout) == 0)
         return status;
-    say_error(out, "cannot write to the standard output");
+    say_error(out, "cannot write to standard output");
     return STATUS_CANT_CREATE;
 }
 
@@ -137,11 +137,10 @@ enum lock_result run_report_open(struct report *report, const char *path, struct
     if (report->fd >= 0)
         return LOCK_OK;
     int error = errno;
-    errmsg_set(
-        why, "cannot open the report %s: %s", path,
-        error == ELOOP
-            ? "it is a link that another user has made, or one to itself; name the file itself"
-            : strerror(error));
+    errmsg_set(why, "cannot open the report file %s: %s", path,
+               error == ELOOP ? "the path is a symbolic link that another user created, or a loop "
+                                "of links; name the file itself"
+                              : strerror(error));
     return file_error_result(error);
 }
 
@@ -213,7 +212,7 @@ bool run_report_write(const struct report *report, struct errmsg *why)
     int error = line == NULL ? ENOMEM : write_whole(report->fd, line, length);
     free(line);
     if (error != 0)
-        errmsg_set(why, "the report could not be written: %s", strerror(error));
+        errmsg_set(why, "cannot write the report: %s", strerror(error));
     return error == 0;
 }
 

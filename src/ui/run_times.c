@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { TIME_SIZE = 40 };
+
 static const char *about(int64_t ms, char text[DURATION_TEXT_SIZE])
 {
     return duration_about(DURATION_MS(ms), text, DURATION_TEXT_SIZE);
@@ -87,11 +89,10 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
     about(longest->length_ms, took);
     duration_format(history_ttl(longest->length_ms), ttl, sizeof ttl);
     if (past_run_was_stopped(longest))
-        snprintf(text, RUN_TIMES_SIZE, "%s was stopped after %s; a TTL of %s may be enough", which,
-                 took, ttl);
+        snprintf(text, RUN_TIMES_SIZE, "%s was stopped after %s; recommended TTL: at least %s",
+                 which, took, ttl);
     else
-        snprintf(text, RUN_TIMES_SIZE, "%s took %s; a TTL of %s would have been enough", which,
-                 took, ttl);
+        snprintf(text, RUN_TIMES_SIZE, "%s took %s; recommended TTL: %s", which, took, ttl);
     return text;
 }
 
@@ -146,7 +147,7 @@ static void print_usual(FILE *to, const struct typical *typical)
         fprintf(to, " (half of them between %s and %s)", from, until);
 }
 
-/* ", longest 41m; with --ttl=1h the longest left 19m"; ", longest 50m, when it was stopped" */
+/* ", longest 41m; with --ttl=1h the longest left 19m"; ", longest 50m, when dlock stopped it" */
 static void print_longest(FILE *to, const struct past_run *longest, struct duration ttl)
 {
     char took[DURATION_TEXT_SIZE], given[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE];
@@ -155,21 +156,32 @@ static void print_longest(FILE *to, const struct past_run *longest, struct durat
     duration_format(ttl, given, sizeof given);
     fprintf(to, ", longest %s", about(longest->length_ms, took));
     if (past_run_was_stopped(longest))
-        fprintf(to, ", when it was stopped");
+        fprintf(to, ", when dlock stopped it");
     else if (left_ms > 0)
-        fprintf(to, "; with --ttl=%s the longest left %s", given, about(left_ms, left));
+        fprintf(to, "; with --ttl=%s, %s was left", given, about(left_ms, left));
     else
-        fprintf(to, "; --ttl=%s is too short for the longest", given);
+        fprintf(to, "; --ttl=%s is too short for the longest run", given);
 }
 
-static bool add_run(struct table *table, const struct past_run *run, int bar_columns)
+/* The offset of this time from UTC: " +0100". It is in the heading, because a table of 40 columns has
+ * no room for it in each row. */
+static const char *offset_format(int64_t wall_ms, char text[TIME_SIZE])
 {
-    char began[40], host[4 * sizeof run->host], end[RUN_END_SIZE], length[DURATION_TEXT_SIZE] = "-",
-                                                                   bar[BAR_SIZE] = "";
+    wall_format_day(wall_ms, wall_ms, text, TIME_SIZE);
+    const char *offset = strrchr(text, ' ');
+    return offset != NULL ? offset : "";
+}
+
+/* A start has its offset only if the heading has another one: the clocks were changed since. */
+static bool add_run(struct table *table, const struct past_run *run, const char *usual_offset,
+                    int bar_columns)
+{
+    char began[TIME_SIZE], host[4 * sizeof run->host], end[RUN_END_SIZE],
+        length[DURATION_TEXT_SIZE] = "-", bar[BAR_SIZE] = "";
 
     wall_format_day(run->began_ms, wall_now_ms(), began, sizeof began);
-    char *offset = strrchr(began, ' '); /* a table of 40 columns has no room for it */
-    if (offset != NULL)
+    char *offset = strrchr(began, ' ');
+    if (offset != NULL && strcmp(offset, usual_offset) == 0)
         *offset = '\0';
     if (run->length_ms >= 0)
         duration_rounded(DURATION_MS(run->length_ms), length, sizeof length);
@@ -184,15 +196,17 @@ static bool add_run(struct table *table, const struct past_run *run, int bar_col
 static bool print_runs(FILE *to, const struct history *history, int columns)
 {
     enum { HOST = 1, BAR = 4 };
-    struct table table = {.titles = {"START", "HOST", "END", "LENGTH", "OF ITS TTL"},
-                          .shrinks = HOST};
+    char now[TIME_SIZE], start[TIME_SIZE + sizeof "START"];
+    const char *offset = offset_format(wall_now_ms(), now);
+    struct table table = {.titles = {start, "HOST", "END", "LENGTH", "TTL USED"}, .shrinks = HOST};
     int widths[TABLE_COLUMNS_MOST] = {0};
     bool whole = true;
 
+    snprintf(start, sizeof start, "START%s", offset);
     for (int round = 0; round < 2; round++) {
         table_free(&table);
         for (size_t i = 0; i < history->count && whole; i++)
-            whole = add_run(&table, &history->runs[i], widths[BAR]);
+            whole = add_run(&table, &history->runs[i], offset, widths[BAR]);
         table_fit(&table, columns, BAR_MOST, widths);
     }
     if (whole)

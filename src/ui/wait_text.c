@@ -10,11 +10,13 @@
 
 /* --- a holder ------------------------------------------------------------ */
 
-const char *holder_life_text(enum process_life life)
+const char *holder_life_text(const struct holder *holder, enum process_life life)
 {
+    if (holder->detached)
+        return "; acquired with --acquire";
     if (life == PROCESS_ENDED)
         return "; has ended";
-    return life == PROCESS_HIDDEN ? "; /proc hides it" : "";
+    return life == PROCESS_HIDDEN ? "; hidden by /proc" : "";
 }
 
 const char *holder_format(const struct holder *holder, const char *life,
@@ -48,25 +50,30 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_TE
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE])
 {
-    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE], full[96] = "";
-    const char *how = "held by";
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE], with_slots[96];
+    const char *how = holder->shares ? "held in shared mode by" : "held by";
     if (holder->refusal == REFUSED_QUEUED)
         return "free, but others have waited longer";
     if (!holder->known)
-        return holder->shares ? "held by others who share it" : "held by another client";
+        return holder->shares ? "held in shared mode by another client" : "held by another client";
 
-    if (holder->slots > 0 && slots == holder->slots)
-        snprintf(full, sizeof full, "%d of %d slots are taken; ", holder->slots_taken, slots);
-    else if (holder->slots > 0 && slots > 0)
-        snprintf(full, sizeof full, "held with --slots=%d; %d were requested; ", holder->slots,
-                 slots);
-    if (holder->kept)
-        how = "released, but kept by --hold-at-least of";
-    else if (holder->detached)
-        how = "acquired by";
-    snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s%s%s", full, how,
-             holder_format(holder, holder_life_text(life), who), holder_since_format(holder, since),
-             holder->shares ? ", one of those who share it" : "");
+    if (holder->slots > 0)
+        how = "held with --slots by";
+    if (holder->kept) {
+        how = "released by";
+    } else if (holder->slots > 0 && slots == holder->slots) {
+        snprintf(with_slots, sizeof with_slots, "%d of %d slots are taken, one by",
+                 holder->slots_taken, slots);
+        how = with_slots;
+    } else if (holder->slots > 0 && slots > 0) {
+        snprintf(with_slots, sizeof with_slots,
+                 "--slots=%d was requested, but the lock is held with --slots=%d by", slots,
+                 holder->slots);
+        how = with_slots;
+    }
+    snprintf(text, HOLDER_TEXT_SIZE, "%s %s%s%s", how,
+             holder_format(holder, holder_life_text(holder, life), who),
+             holder_since_format(holder, since), holder->kept ? ", but kept" : "");
     return text;
 }
 
@@ -144,14 +151,14 @@ static void add_until(struct wait_text *text, const struct holder *holder, int64
 {
     char time[40];
     if (until_ms == 0) {
-        add(text, ", without an end");
+        add(text, ", with no time limit");
         return;
     }
     wall_format_local(until_ms, time, sizeof time);
     if (died)
-        add(text, "; it expires at %s", time);
+        add(text, "; the lease ends at %s", time);
     else
-        add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
+        add(text, holder->kept ? " until %s (--hold-at-least)" : ", until %s at the latest", time);
 }
 
 static void shell_quote(char *target, size_t size, const char *word)
@@ -192,7 +199,7 @@ static void add_advice(struct wait_text *text, const struct awaited_lock *lock)
             return;
     }
     shell_quote(word, sizeof word, lock->name);
-    add(text, "; to release it now: dlock --force-release%s %s", words, word);
+    add(text, "; to release the lock now: dlock --force-release%s %s", words, word);
 }
 
 void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms,
@@ -239,7 +246,7 @@ void wait_text_outage(struct wait_text *text, const char *why, struct duration l
     char time[DURATION_TEXT_SIZE];
     add(text, "%s", why);
     if (left.ns >= NS_PER_S)
-        add(text, "; tried for another %s at most",
+        add(text, "; retrying for up to another %s",
             duration_format(whole_seconds(left), time, sizeof time));
 }
 

@@ -12,15 +12,15 @@
 /* Enough for each of these texts, which the functions return. */
 enum { HOLDER_TEXT_SIZE = 768 };
 
-/* "; has ended", "; /proc hides it", "". */
-const char *holder_life_text(enum process_life life);
+/* "; acquired with --acquire", "; has ended", "; hidden by /proc", "". */
+const char *holder_life_text(const struct holder *holder, enum process_life life);
 
 /* "ann@web3 (pid 12, backup; running)" if `life` is "; running"; "another client". */
 const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE]);
 
 /* Why the lock is refused; `slots` is 0 in a mode without slots: "held by ann@web3 (pid 12,
- * backup) since 02:59:58 +0100", "2 of 2 slots are taken; held by ...", "free, but others have
+ * backup) since 02:59:58 +0100", "2 of 2 slots are taken, one by ...", "free, but others have
  * waited longer". `life` is that of the holder's process. */
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE]);
@@ -35,7 +35,7 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 /* --- a wait, in one line; foreign text is escaped -------------------------
  *
  * "waiting 12s for NAME: usually 12m, about 4m left; held by ann@host (pid 12, backup) since
- * 02:59:58, until 03:59:58 at the latest; 3rd in line; message: ...; to release it now: ..." */
+ * 02:59:58, until 03:59:58 at the latest; 3rd in line; message: ...; to release the lock now: ..." */
 
 /* The lock that dlock waits for. */
 struct awaited_lock {

@@ -19,7 +19,8 @@
  * dlock, and the lock expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
-    static const char text[] = "dlock: the clock cannot be read, so no lease can be kept\n";
+    static const char text[] =
+        "dlock: cannot read the clock, without which no lease can be watched\n";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
     _exit(STATUS_SYSTEM);
 }
@@ -305,15 +306,13 @@ const char *duration_error_text(enum duration_error error)
 {
     switch (error) {
     case DURATION_OK: return "fine";
-    case DURATION_EMPTY:
-        return "it is empty; a duration is needed, such as 90, 1.5s, 250ms or 1h30m";
+    case DURATION_EMPTY: return "empty; a duration is needed, such as 90, 1.5s, 250ms or 1h30m";
     case DURATION_NEGATIVE: return "a duration cannot be negative";
-    case DURATION_NOT_A_NUMBER:
-        return "it is not a number with a unit, such as 90, 1.5s, 250ms or 1h30m";
-    case DURATION_UNKNOWN_UNIT: return "the unit is unknown; ms, s, m, h, d and w are known";
-    case DURATION_OVERFLOW: return "it is too large";
+    case DURATION_NOT_A_NUMBER: return "not a number with a unit, such as 90, 1.5s, 250ms or 1h30m";
+    case DURATION_UNKNOWN_UNIT: return "unknown unit; use ms, s, m, h, d or w";
+    case DURATION_OVERFLOW: return "too large";
     }
-    return "it is not a duration";
+    return "not a duration";
 }
 
 /* "1.5s", "10.002s". Returns what snprintf() returns. */

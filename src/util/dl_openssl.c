@@ -111,7 +111,7 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
         /* OpenSSL's clean-up at exit only takes time, and a thread that looks up a name may still
          * be running during it. */
         if (functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
-            errmsg_set(why, "%s needs OpenSSL 3, which fails to initialize", what);
+            errmsg_set(why, "%s needs OpenSSL 3, but OpenSSL failed to initialize", what);
             return false;
         }
         is_open[OPENSSL_CRYPTO] = true;

@@ -125,17 +125,17 @@ static bool read_from(struct secret *secret, int fd, mode_t mode, const char *pa
                       struct errmsg *why)
 {
     if (!S_ISREG(mode) && !S_ISFIFO(mode))
-        return unusable(path, "it is neither a regular file nor a pipe", why);
+        return unusable(path, "neither a regular file nor a pipe", why);
     if ((mode & S_IROTH) != 0)
-        return unusable(path, "it holds a secret, and others can read it; use chmod o=", why);
+        return unusable(path, "others can read this secret; use chmod o=", why);
     if (!read_all(secret, fd))
         return unusable(
-            path, errno == ETIMEDOUT ? "the pipe had no end within 30s" : strerror(errno), why);
+            path, errno == ETIMEDOUT ? "the pipe was not closed within 30s" : strerror(errno), why);
     drop_line_end(secret);
     if (secret->length == 0)
-        return unusable(path, "it is empty", why);
+        return unusable(path, "the file is empty", why);
     if (secret->length > SECRET_MOST)
-        return unusable(path, "it is too long for a secret", why);
+        return unusable(path, "too long for a secret", why);
     return true;
 }
 

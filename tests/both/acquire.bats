@@ -37,9 +37,9 @@ print(json.dumps(state, sort_keys=True))'
     # Without a name, the innermost lock is released or extended; with a name, any of them.
     run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
     equals "$status $output" '0 done'
-    fails_with 1 'runs under no lock' dlock --release
-    fails_with 1 'runs under no lock' dlock --extend
-    fails_with 64 'does not run under that lock' dlock --extend job
+    fails_with 1 'does not run under a lock' dlock --release
+    fails_with 1 'does not run under a lock' dlock --extend
+    fails_with 64 'does not run under the lock' dlock --extend job
 }
 
 # bats test_tags=slow
@@ -69,7 +69,7 @@ print(json.dumps(state, sort_keys=True))'
     [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 30 and not s["released"]))')" = 1 ]
     dlock --release --owner=me job
     fails_with 75 '' dlock -n job echo wrong
-    [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
+    [[ $(dlock --status job) == *'released, but kept for another '*'(--hold-at-least)'* ]]
     [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(s["locked"] and s["released"]))')" = 1 ]
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
     code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
@@ -80,7 +80,7 @@ print(json.dumps(state, sort_keys=True))'
     local token before
     token=$(dlock --acquire -t 60s job)
     [[ $token =~ ^[0-9a-f-]{36}$ ]]
-    fails_with 75 'acquired by' dlock -v -n job touch "$T/ran"
+    fails_with 75 'held by .*; acquired with --acquire\)' dlock -v -n job touch "$T/ran"
     [ ! -e "$T/ran" ]
     run dlock --release --owner="$token" job
     equals "$status $output" '0 '
@@ -241,7 +241,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
         sh -c 'dlock --extend 2>&1; dlock --extend job -t 2h && dlock --release job && echo ok'
     equals "$status" 0
-    [[ $output == *'this process runs under no lock; give a name and --owner'*ok ]]
+    [[ $output == *'this process does not run under a lock; give NAME and --owner'*ok ]]
     local where=()
     case $BACKEND in
         redis) where=(--redis="$DLOCK_REDIS") ;;
@@ -269,7 +269,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --release --owner=me job
     run dlock -n job echo mine
     equals "$output" mine
-    wait_until 10 grep -q 'released with its own token' "$T/err"
+    wait_until 10 grep -q 'released with the owner token' "$T/err"
     touch "$T/go"
     status=0
     wait $! || status=$?
@@ -328,7 +328,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     LOGNAME=eve dlock --force-release shared
     fails_with 1 'taken away by eve@' dlock --extend --owner=a shared
     fails_with 1 'taken away by eve@' dlock --release --owner=b shared
-    fails_with 1 'it is free|is gone$' dlock --release --owner=c shared
+    fails_with 1 'the lock is free|is gone$' dlock --release --owner=c shared
 }
 
 @test "--owner-file: created with mode 0600 once the lock is acquired, read by --extend and --release" {
@@ -372,11 +372,11 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
 }
 
 @test "if the token cannot be printed, no lock is left behind" {
-    fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire -t 60s job >/dev/full'
+    fails_with 73 'cannot write to standard output' sh -c 'dlock --acquire -t 60s job >/dev/full'
     run dlock --status job
     equals "$status" 1
-    fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire -t 60s job >&-'
-    fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire --owner-file="$T/token" -t 60s job >/dev/full'
+    fails_with 73 'cannot write to standard output' sh -c 'dlock --acquire -t 60s job >&-'
+    fails_with 73 'cannot write to standard output' sh -c 'dlock --acquire --owner-file="$T/token" -t 60s job >/dev/full'
     run dlock --status job
     equals "$status" 1
     [ ! -e "$T/token" ]

@@ -103,12 +103,12 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     equals "$(guards | wc -w)" 1
     end_script
     released
-    grep -q "job (pid $SCRIPT), or what it runs in, already holds the lock; nothing was acquired" "$T/err"
+    grep -q "job (pid $SCRIPT) already runs under the lock; nothing was acquired" "$T/err"
     equals "$(cat "$T/out")" inside
     script job <<<'dlock -v --attach job || exit; echo ran'
     run timeout 20 dlock job "$T/job"
     equals "$status" 0
-    [[ $output == *'already holds the lock'*ran* ]]
+    [[ $output == *'already runs under the lock'*ran* ]]
     is_unguarded
     is_clean job
     script job <<<'dlock --attach job || exit; exec dlock job -- echo ran'
@@ -127,7 +127,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
         fails_with 75 '' dlock -n job true
         end_script
         released
-        equals "$(grep -c 'already holds the lock' "$T/err")" 2
+        equals "$(grep -cE 'already (holds|runs under) the lock' "$T/err")" 2
         equals "$(cat "$T/out")" inside
     done
 }
@@ -213,7 +213,7 @@ P
     kill -KILL "$other"
     wait "$waiter" || status=$?
     equals "$status" 64
-    grep -q "process $other, which the lock was for, has ended; nothing is locked" "$T/err"
+    grep -q "process $other ended before the lock was acquired for it; nothing is locked" "$T/err"
     is_locked job
     end_hold
     wait "$HOLDER"
@@ -267,7 +267,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     kill -KILL "$GUARD"
     wait "$DLOCK_PID" || status=$?
     equals "$status" 71
-    grep -q 'the guard of the lock was killed; nothing is locked' "$T/err"
+    grep -q 'the process that guards the lock was killed; nothing is locked' "$T/err"
     wait_until 5 is_clean job
 }
 
@@ -276,7 +276,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     attach_slowly -t 4s
     wait "$DLOCK_PID" || status=$?
     equals "$status" 71
-    grep -q 'the guard of the lock did not start in time; nothing is locked' "$T/err"
+    grep -q 'the process that guards the lock did not start in time; nothing is locked' "$T/err"
     wait_until 5 is_clean job
     wait_until 5 is_unguarded
     kill -0 "$OTHER"
@@ -291,7 +291,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     wait "$SCRIPT" || status=$?
     equals "$status $(cat "$T/out")" '3 got TERM'
     released
-    grep -qE "job: the lease of 2s ends in [0-9]+ms; stopping job \(pid $SCRIPT\) with SIGTERM \(--ttl sets" "$T/err"
+    grep -qE "job: the lease of 2s ends in [0-9]+ms; stopping job \(pid $SCRIPT\) with SIGTERM; use a longer --ttl" "$T/err"
     [[ $(dlock --status --json job) == *'"losses":1'* ]]
 }
 
@@ -397,7 +397,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
 @test "--on-expire=warn: one line is printed, and the script runs on" {
     script job <<<"dlock -q -t 500ms --on-expire=warn --attach job || exit; $stay; exit 4"
     start job
-    wait_until 10 grep -q "the lease of 500ms has ended; job (pid $SCRIPT) runs on without the lease" "$T/err"
+    wait_until 10 grep -q "the lease of 500ms has ended; job (pid $SCRIPT) keeps running without the lock" "$T/err"
     end_script 4
     wait_until 5 is_unguarded
     equals "$(wc -l <"$T/err")" 1
@@ -446,7 +446,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     end_script
     kill -CONT "$guard"
     wait_until 5 is_unguarded
-    grep -qE 'the lease had ended before job .* was seen to end|the lock was lost before job' "$T/err"
+    grep -qE 'the lease had ended by the time dlock saw job .* end|the lock was lost before job' "$T/err"
 }
 
 @test "the guard is killed: nothing stops the script, and the lock expires" {

@@ -64,7 +64,7 @@ S
     case $BACKEND in
         redis) fails_with 0 'already holds the lock' timeout 20 dlock "${STORE[@]}" job -- dlock -v job true ;;
         # A lock of this host alone does not replace the one that is configured for all hosts.
-        file) fails_with 0 ': taken \(redis' timeout 20 dlock "${STORE[@]}" job -- dlock -v job true ;;
+        file) fails_with 0 ': acquired \(redis' timeout 20 dlock "${STORE[@]}" job -- dlock -v job true ;;
     esac
     unset DLOCK_REDIS
     export DLOCK_BACKEND=file
@@ -73,10 +73,10 @@ S
     for option in "--redis=unix://$T/other.sock --backend=redis" '--backend=file'; do
         [[ $option == --backend=$BACKEND ]] && continue
         # shellcheck disable=SC2086
-        fails_with 0 ': taken \(' timeout 20 dlock "${STORE[@]}" job -- dlock -v $option job true
+        fails_with 0 ': acquired \(' timeout 20 dlock "${STORE[@]}" job -- dlock -v $option job true
     done
-    fails_with 0 ': taken \(file' timeout 20 dlock "${STORE[@]}" job -- dlock -v --backend=file --lock-dir="$T/another" job true
-    fails_with 0 ': taken \(file' timeout 20 dlock "${STORE[@]}" job -- dlock -v --prefix=p: job true
+    fails_with 0 ': acquired \(file' timeout 20 dlock "${STORE[@]}" job -- dlock -v --backend=file --lock-dir="$T/another" job true
+    fails_with 0 ': acquired \(file' timeout 20 dlock "${STORE[@]}" job -- dlock -v --prefix=p: job true
 }
 
 @test "a lock of another name is in the configured store, whatever the lock around it" {

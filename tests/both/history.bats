@@ -45,11 +45,11 @@ runs() {
         "[('not known', None, None, 3600.0), ('stopped', None, None, 2.0), ('signal', None, 15, 3600.0), ('exited', 7, None, 1800.0), ('exited', 0, None, 3600.0)]"
     equals "$(history_of job '{r["host"] for r in s["runs"]} == {"'"$(hostname)"'"} and all(0 <= r["duration"] < 60 for r in s["runs"]) and sorted((r["began_at"] for r in s["runs"]), reverse=True) == [r["began_at"] for r in s["runs"]]')" True
     run dlock --history job
-    [[ ${lines[0]} =~ ^'START '\ +'HOST '\ +'END '\ +'LENGTH  OF ITS TTL'$ ]]
+    [[ ${lines[0]} =~ ^'START +0000 '\ +'HOST '\ +'END '\ +'LENGTH  TTL USED'$ ]]
     [[ ${lines[2]} =~ ^today\ [0-9:]{8}\ +"$(hostname | cut -c1-8)".*\ stopped\ .*s\ + ]]
     [[ ${lines[4]} == *' status 7 '* && ${lines[5]} == *' status 0 '* ]]
-    [[ ${lines[6]} =~ ^'5 runs in '[0-9a-z.]+', 1 succeeded; usually '.*', longest 1.'.*'s, when it was stopped'$ ]]
-    [[ ${lines[7]} == 'the longest of the last 5 runs was stopped after 1.'*'s; a TTL of 10s may be enough' ]]
+    [[ ${lines[6]} =~ ^'5 runs in '[0-9a-z.]+', 1 succeeded; usually '.*', longest 1.'.*'s, when dlock stopped it'$ ]]
+    [[ ${lines[7]} == 'the longest of the last 5 runs was stopped after 1.'*'s; recommended TTL: at least 10s' ]]
 }
 
 @test "--history shows no length for a lost run" {
@@ -186,11 +186,11 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
 @test "advice on the TTL: given once after a run that used more than 80 % of it, and by --doctor" {
     set_wall 0
     dlock job sleep 0.1
-    [[ $(dlock --doctor job || true) == *'note  ttl '*'1h; the last run took '*'; a TTL of 10s would have been enough'*'-> a shorter --ttl'* ]]
+    [[ $(dlock --doctor job || true) == *'note  ttl '*'1h; the last run took '*'; recommended TTL: 10s'*'-> use a shorter --ttl'* ]]
     [[ $(dlock --doctor -t 2s job || true) == *'ok    ttl '*'2s; the last run took'* ]]
-    fails_with 0 '^dlock: job: the run used 8[0-9] % of its TTL of 20s; the longest of the last 2 runs took 17s; a TTL of 1m would have been enough$' takes 17 -t 20s job
+    fails_with 0 '^dlock: job: the run used 8[0-9]% of its TTL of 20s; the longest of the last 2 runs took 17s; recommended TTL: 1m$' takes 17 -t 20s job
     run dlock --doctor -t 20s job
-    [[ $output == *'warn  ttl '*'20s; the longest of'*'-> a longer --ttl'* ]]
+    [[ $output == *'warn  ttl '*'20s; the longest of'*'-> use a longer --ttl'* ]]
     run takes 17 -t 20s job
     equals "$status $output" '0 '
 
@@ -204,8 +204,8 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
 @test "advice on the TTL: given after a run that was stopped, but not if the lock was released early or the lease was extended" {
     # A run that was stopped may have needed more time than it took.
     run dlock -t 2s stopped sleep 20
-    [[ $status = 124 && $output == *'TTL of 2s; the last run was stopped after 1.'*'; a TTL of 10s may be enough' ]]
-    [[ $(dlock --history stopped) == *', longest 1.'*'s, when it was stopped'* ]]
+    [[ $status = 124 && $output == *'TTL of 2s; the last run was stopped after 1.'*'; recommended TTL: at least 10s' ]]
+    [[ $(dlock --history stopped) == *', longest 1.'*'s, when dlock stopped it'* ]]
     equals "$(dlock --history --json stopped | query '[s["longest_left"], s["enough"]]')" '[None, None]'
 
     run dlock -t 1s early -c 'dlock --release; sleep 1.4'
@@ -220,5 +220,5 @@ sees_waiters() { [[ $(dlock --status --json "$2" | query 's["waiters"]') == "$1"
         at 9 dlock --release --owner="$(at 0 dlock --acquire -t 10s $name)" --exit-status=0 $name
     done
     at $((35 * 3600)) fails_with 0 '^$' takes 17 -t 20s early
-    at $((37 * 3600)) fails_with 0 '^dlock: late: the run used 8[0-9] % of its TTL of 20s; ' takes 17 -t 20s late
+    at $((37 * 3600)) fails_with 0 '^dlock: late: the run used 8[0-9]% of its TTL of 20s; ' takes 17 -t 20s late
 }

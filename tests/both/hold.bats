@@ -11,9 +11,9 @@ load backend
     start=$(now)
     run dlock --hold-at-least=2s -t 60s job echo ran
     equals "$status $output" '0 ran'
-    fails_with 75 'kept by --hold-at-least of .*for another ([0-9]+ms|1(\.[0-9])?s)' dlock -v -n job echo wrong
+    fails_with 75 'released by .*, but kept for another ([0-9]+ms|1(\.[0-9])?s) \(--hold-at-least\)' dlock -v -n job echo wrong
     # The command's status is returned, and -v shows how long the lock stays held.
-    row_holds 3 'released after .*; it stays held for another 2.*\(--hold-at-least\)' \
+    row_holds 3 'released after .*, but kept for another 2.*\(--hold-at-least\)' \
         dlock -v --hold-at-least=30s -t 60s other -- sh -c 'exit 3'
     run dlock -w 20 job echo next
     equals "$status $output" '0 next'
@@ -58,7 +58,7 @@ began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, s
     dlock before true
     start_stalled --hold-at-least=2s -t 60s job true
     wait "$STALLED"
-    fails_with 75 'kept by --hold-at-least' dlock -n -v job echo wrong
+    fails_with 75 'but kept for another' dlock -n -v job echo wrong
     [ "$(began job)" -ge "$TAKEN" ]
 }
 

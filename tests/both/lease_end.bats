@@ -9,26 +9,26 @@ load backend
     [ $(($(now) - start)) -ge 2500 ]
     fails_with 124 'the lease, last set to (4|3\.[0-9])s, ends in [0-9]+ms; stopping the command with SIGTERM$' \
         dlock -t 1s --grace=100ms job -- sh -c 'dlock --extend --ttl=4 && exec sleep 60'
-    [[ $output == *'90 % of the lease is over and the command still runs'$'\n'* ]]
-    fails_with 124 'the lease of 2s ends in [0-9]+ms; .*SIGTERM \(--ttl sets' \
+    [[ $output == *'90% of the lease has passed and the command is still running'$'\n'* ]]
+    fails_with 124 'the lease of 2s ends in [0-9]+ms; .*SIGTERM; use a longer --ttl' \
         dlock -t 2s job -- sh -c 'sleep 0.5; dlock --extend && exec sleep 60'
 }
 
 # bats test_tags=slow
 @test "an explicit --grace is kept if the lease changes, and is mentioned if the new lease is no longer than the grace" {
     local start=$(now)
-    fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
+    fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM; the lease is no longer than --grace=30s' \
         dlock -t 1h --grace=30s job -- sh -c 'dlock --extend --ttl=20 && exec sleep 60'
     within 7000 "$start"
     fails_with 124 'the lease, last set to (2|1\.[0-9])s, ends in (1\.[0-9]s|1s|[0-9]+ms); stopping the command with SIGTERM$' \
         dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
     # --grace means nothing if the command is not stopped.
-    fails_with 0 '90 % of the lease is over and the command still runs$' \
+    fails_with 0 '90% of the lease has passed and the command is still running$' \
         env DLOCK_GRACE=30s dlock -t 1h --on-expire=warn job -- sh -c 'env -u DLOCK_GRACE dlock --extend --ttl=3 && exec sleep 4'
 }
 
 @test "a command that outlives its lease is stopped with TERM: exit 124, with a message" {
-    fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM \(--ttl' \
+    fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM; use a longer --ttl' \
         dlock -t 1s --grace=500ms job -- sh -c "trap 'echo got TERM; exit 0' TERM; while :; do sleep 0.01; done"
     [[ $output == *'got TERM'* ]]
     equals "$(grep -c '^dlock:' <<<"$output")" 1
@@ -84,8 +84,8 @@ load backend
 @test "--on-expire=warn: the command runs on, two warnings are printed, and its status is returned" {
     run dlock -t 300ms --on-expire=warn job -- sh -c 'sleep 0.6; exit 5'
     [ "$status" -eq 5 ]
-    equals "$(grep -c 'the lease of 300ms has ended; the command runs on without the lease' <<<"$output")" 1
-    [[ ${lines[-1]} == *'the command ran on for '*' without the lease' ]]
+    equals "$(grep -c 'the lease of 300ms has ended; the command keeps running without the lock' <<<"$output")" 1
+    [[ ${lines[-1]} == *'the command ran for '*' without the lock' ]]
 }
 
 # late [DLOCK ARGUMENTS...]: 90 % of the lease are over, and dlock is woken three times before the command ends.
@@ -113,13 +113,13 @@ late() {
     equals "$status" 0
     case $BACKEND in
         file) [[ $output == *'job (file), lease has ended'*0*'already holds the lock'* ]] ;;
-        redis) [[ $output == *1*': taken ('* ]] ;;
+        redis) [[ $output == *1*': acquired ('* ]] ;;
     esac
 }
 
 @test "the warning at 90 % names --ttl and is printed once" {
     late
-    equals "$(grep -c '90 % of the lease is over.*--ttl' "$T/err")" 1
+    equals "$(grep -c '90% of the lease has passed.*--ttl' "$T/err")" 1
     late -q
     equals "$(cat "$T/err")" ''
 }

@@ -16,7 +16,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$status $output" '1 '
     dlock job true
     run dlock --status job
-    [[ $status = 1 && $output == 'job: free, released '* ]]
+    [[ $status = 1 && $output == 'job: free, last released '* ]]
 }
 
 @test "--status shows the holder, since when, until when, and whether its process lives" {
@@ -100,7 +100,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$(query '[s["counts"][n] for n in ("takes", "conflicts", "timeouts", "losses")]' <<<"$output")" '[3, 2, 1, 0]'
     equals "$(query 's["counts"]["waited"] >= 0.3 and s["counts"]["held"] >= 0.2' <<<"$output")" True
     equals "$(dlock --status --json lost | query 's["counts"]["losses"]')" 1
-    [[ $(dlock --status job) == *'taken 3, conflicts 2, timeouts 1, lost 0; waited '*', held '* ]]
+    [[ $(dlock --status job) == *'acquired 3, conflicts 2, timeouts 1, lost 0; waited '*', held '* ]]
 }
 
 sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
@@ -258,7 +258,7 @@ ROWS
     hold_lock job --slots=3 --hold-at-least=10m -t 20m --report="$T/report"
     run dlock --status job
     equals "$status" 0
-    [[ $output == *'1 of 3 slots'* && $output == *', kept for '*' at least'* ]]
+    [[ $output == *'1 of 3 slots'* && $output == *', held for at least '*' more'* ]]
     end_hold
     wait "$HOLDER"
     equals "$(query 's["slot"]' <"$T/report")" 0

@@ -6,7 +6,7 @@ without() { LD_PRELOAD=$HELPERS/fault_$1.so FAULT_UNTIL=$T/allowed "${@:2}"; }
 
 # bats test_tags=slow
 @test "no thread can be started: the command runs on, and a loss, an extension, heartbeats and the lease's end still count" {
-    local no_thread='dlock: job: cannot start the thread that watches the lease: Resource temporarily unavailable; trying again'
+    local no_thread='dlock: job: cannot start the thread that watches the lease: Resource temporarily unavailable; retrying'
     run without pthread_create dlock job sleep 1.5
     equals "$status $output" "0 $no_thread"
     is_clean job
@@ -38,7 +38,7 @@ for i in range(14):
         LD_PRELOAD=$HELPERS/fault_$call.so FAULT_UNTIL=$T/allowed \
             dlock -t 60s job -- sh -c '(sleep 600; :) & echo $! >"$T/child"; wait' 2>"$T/err" 3>&- 4>&- &
         pid=$!
-        wait_until 10 grep -q 'cannot start the .*: Resource temporarily unavailable; trying again' "$T/err"
+        wait_until 10 grep -q 'cannot start the .*: Resource temporarily unavailable; retrying' "$T/err"
         equals "$(ls "/proc/$pid/task")" "$pid"
         touch "$T/allowed"
         is_threaded() { [ "$(ls "/proc/$pid/task" | wc -l)" = 2 ]; }
@@ -113,12 +113,12 @@ E
 @test "--on-expire=warn: a lost lock is reported, and the command's status is returned" {
     hold_lock job -t 10s --on-expire=warn
     steal job
-    wait_until 10 grep -q 'the lock is lost: .*; the command runs on' "$T/held.err"
+    wait_until 10 grep -q 'the lock is lost: .*; the command keeps running' "$T/held.err"
     kill -0 "$(cat "$T/held")"
     local status=0
     end_hold
     wait "$HOLDER" || status=$?
     equals "$status" 0
     equals "$(grep -cE 'lost' "$T/held.err")" 1
-    grep -qE 'the command ran on for .* without the lease' "$T/held.err"
+    grep -qE 'the command ran for .* without the lock' "$T/held.err"
 }

@@ -56,7 +56,7 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
 @test "--message has at most 256 bytes of UTF-8; control characters are escaped when it is shown" {
     local most
     most=$(printf '%0256d' 0)
-    fails_with 64 '--message: it is 257 bytes long; at most 256 are allowed' dlock --message="${most}1" job true
+    fails_with 64 '--message: too long: 257 bytes; at most 256 are allowed' dlock --message="${most}1" job true
     fails_with 64 "--message: .* is not valid UTF-8 at byte 3" dlock --message=$'ab\377' job true
     fails_with 64 '--message has no effect with --status' dlock --status --message=why job
     dlock --acquire -t 60s --message="$most" long >/dev/null

@@ -20,9 +20,9 @@ load backend
 126 'cannot run /: Permission denied'        timeout 20 dlock job dlock job /
 143 '^$'    timeout 20 dlock job dlock job -- sh -c 'kill -TERM $$'
 0   '^ok$'  timeout 20 dlock a dlock b dlock -n a dlock -w 1 b echo ok
-0   ': taken \(.*: taken \(' timeout 20 dlock job -- dlock -v --prefix=p: job -- dlock -v other true
+0   ': acquired \(.*: acquired \(' timeout 20 dlock job -- dlock -v --prefix=p: job -- dlock -v other true
 ROWS
-    equals "$(grep -c ': taken (' <<<"$output")" 2
+    equals "$(grep -c ': acquired (' <<<"$output")" 2
 }
 
 @test "with a scrubbed environment the enclosing dlock is found by its process" {
@@ -83,5 +83,5 @@ ok'
     end_hold
     wait "$HOLDER"
     DLOCK_HELD="$BACKEND stale take dlock:job" run dlock -v job echo ok
-    [[ $output == *taken* ]]
+    [[ $output == *acquired* ]]
 }

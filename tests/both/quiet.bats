@@ -32,7 +32,7 @@ silent() {
     wait_until 10 grep -qE "^dlock: job: waiting: held by .* [(]pid $HOLDER, $T/held.sh[)] since .*, until " "$T/said"
     end_hold
     wait "$waiter"
-    grep -qE 'taken \(.* after [0-9.]+m?s, until ' "$T/said"
+    grep -qE 'acquired \(.* after [0-9.]+m?s; the lease ends at ' "$T/said"
     [ ! -s "$T/out" ]
 }
 
@@ -48,8 +48,8 @@ silent() {
 75 '^$'                                         dlock -q -w 100ms job true
 0  '^$'                                         dlock -E 0 -w 100ms job true
 75 "gave up after [0-9a-z.]+: held by .* [(]pid \$HOLDER, .*; running[)]" dlock --wait-until-free -w 100ms job
-75 ': acquired by .*, lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
-75 ': released, but kept by --hold-at-least of .*, true[)], for another (1m|5[0-9]s)\$' dlock -v -n kept true
+75 ': held by .*, lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
+75 ': released by .*, true[)], but kept for another (1m|5[0-9]s) [(]--hold-at-least[)]\$' dlock -v -n kept true
 ROWS
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"

@@ -41,7 +41,7 @@ report() { sed -n "$1p" "$T/report" | python3 -c 'import json, sys; r = json.loa
     fails_with 73 'cannot open the report' dlock --report="$T/nosuch/report" job touch "$T/ran"
     fails_with 73 'cannot open the report' dlock --report="$T" job touch "$T/ran"
     [ ! -e "$T/ran" ]
-    fails_with 3 'the report could not be written' dlock --report=/dev/full job -- sh -c 'exit 3'
+    fails_with 3 'cannot write the report' dlock --report=/dev/full job -- sh -c 'exit 3'
     is_clean job
 }
 

@@ -99,16 +99,16 @@ load backend
     [ "$BACKEND" = file ] || from=DLOCK_REDIS
     run dlock -v --ttl=5m job sh -c 'echo $$; exit 3'
     equals "$status ${#lines[@]}" '3 6'
-    equals "${lines[0]}" "dlock: job: requesting dlock:job: $BACKEND ($from), ttl 5m (--ttl)"
-    [[ ${lines[1]} =~ ^"dlock: job: taken ($BACKEND, fence "[0-9]+") after "("less than ")?[0-9.]+m?s", until "$time$ ]]
+    equals "${lines[0]}" "dlock: job: requesting dlock:job: $BACKEND backend ($from), TTL 5m (--ttl)"
+    [[ ${lines[1]} =~ ^"dlock: job: acquired ($BACKEND, fence "[0-9]+") after "("less than ")?[0-9.]+"m"?"s; the lease ends at "$time$ ]]
     local said=("${lines[@]:2}")
-    [[ " ${said[*]} " == *" dlock: job: started sh, pid $(grep -x '[0-9]*' <<<"$output") "* ]]
-    equals "${lines[4]}" 'dlock: job: the command ended with status 3'
+    [[ " ${said[*]} " == *" dlock: job: started sh (pid $(grep -x '[0-9]*' <<<"$output")) "* ]]
+    equals "${lines[4]}" 'dlock: job: the command exited with status 3'
     [[ ${lines[5]} =~ ^"dlock: job: released after "[0-9.]+m?s$ ]]
     run dlock -v job sh -c 'kill -INT $$'
-    [[ $output == *'dlock: job: the command was ended by SIGINT'* ]]
+    [[ $output == *'dlock: job: the command was killed by SIGINT'* ]]
     run dlock -v job sleep 1.1
     [[ $output =~ "dlock: job: released after "[1-9][0-9.]*s$ ]]
     run dlock -v job "$T/nosuch"
-    [[ $output == *'taken'*'released after'* && $output != *'started'* && $output != *'the command ended'* ]]
+    [[ $output == *'acquired'*'released after'* && $output != *'started'* && $output != *'the command exited'* ]]
 }

@@ -20,7 +20,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 @test "a name that never ran: nothing is known or printed" {
     equals "$(dlock --status job || true)" 'job: free'
     equals "$(memory job '(r, g, failures, runs, skipped)')" '(None, None, 0, 0, 0)'
-    fails_with 1 '^job: not within 1h: no run is known$' dlock --ran-within=1h job
+    fails_with 1 '^job: no success within 1h: no run is known$' dlock --ran-within=1h job
 }
 
 @test "--status shows the last run and the last success: where, when, how long and how they ended" {
@@ -42,7 +42,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     fails_with 143 '' dlock job sh -c 'kill $$'
     counts job 2 2 0 signal
     equals "$(memory job 'r["signal"]')" 15
-    [[ $(dlock --status job) == *', ended by SIGTERM'* ]]
+    [[ $(dlock --status job) == *', killed by SIGTERM'* ]]
     fails_with 127 '' dlock job "$T/nothing"
     counts job 3 3 0 exited
     equals "$(memory job '(r["status"], g)')" '(127, None)'
@@ -68,7 +68,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     wait_until 20 is_free job
     counts job 1 1 0 lost
     equals "$(memory job '(r["ended_at"], r["pid"])')" "(None, $HOLDER)"
-    [[ $(dlock --status job) =~ "last run: $(hostname), today "[0-9:]{8}" "[+]0000", lost: its end was never recorded" ]]
+    [[ $(dlock --status job) =~ "last run: $(hostname), today "[0-9:]{8}" "[+]0000", its end was never recorded" ]]
     dlock job true
     counts job 0 0 0 exited
 }
@@ -115,8 +115,8 @@ is_free() { ! dlock --status -q "$1"; }
     dlock --release --owner="$token" --exit-status=9 job
     counts job 1 1 0 exited
     equals "$(memory job '(r["status"], g["status"])')" '(9, 0)'
-    fails_with 64 'exit-status: it is for --release$' dlock --exit-status=9 job true
-    fails_with 64 'all: it is for --list$' dlock --all job true
+    fails_with 64 'exit-status is only for --release$' dlock --exit-status=9 job true
+    fails_with 64 'all is only for --list$' dlock --all job true
 }
 
 @test "a release without --exit-status is neither a success nor a failure" {
@@ -183,7 +183,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     equals "$status" 0 # a failure does not undo it
     run dlock --ran-within=1ms job
     equals "$status" 1
-    [[ $output =~ ^"job: not within 1ms: the last success ended today "[0-9:]{8}" "[+]0000" on $(hostname), "[0-9a-z.]+" ago"$ ]]
+    [[ $output =~ ^"job: no success within 1ms: the last success ended today "[0-9:]{8}" "[+]0000" on $(hostname), "[0-9a-z.]+" ago"$ ]]
     run dlock -q --ran-within=1h job
     equals "$status $output" '0 '
     equals "$(dlock --ran-within=1h --json job | query '(s["ran_within"], s["within"], s["last_success"]["status"], s["failures_in_a_row"])')" '(True, 3600.0, 0, 1)'
@@ -203,7 +203,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     fails_with 1 '' dlock --once-per=1h job false
     dlock -v --once-per=1h job touch "$T/ran"
     rm "$T/ran"
-    fails_with 75 'dlock: job: already done: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
+    fails_with 75 'dlock: job: already done: the last successful run started [0-9a-z.]+ ago on .* \(--once-per=[0-9a-z]+\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
     fails_with 0 '' dlock -E 0 --once-per=1h job touch "$T/ran"
     equals "$(dlock --json --once-per=1h job true | query '(s["error"]["code"], s["error"]["retryable"])')" "('ALREADY_DONE', True)"
     [ ! -e "$T/ran" ]
@@ -211,11 +211,11 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     dlock --once-per=1ms job touch "$T/ran"
     [ -e "$T/ran" ]
     counts job 0 0 0 exited
-    fails_with 64 'once-per: the last success must be remembered that long' dlock --remember=1h --once-per=2h job true
+    fails_with 64 'once-per: must not be longer than --remember' dlock --remember=1h --once-per=2h job true
 }
 
 @test "CI: a run skipped by --once-per or refused because the lock is held prints one line, and nothing under cron" {
-    local done='^dlock: job: already done: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run$'
+    local done='^dlock: job: already done: the last successful run started [0-9a-z.]+ ago on .* \(--once-per=[0-9a-z]+\); the command was not run$'
     dlock --once-per=1h job true
     hold_lock held -t 60s
     export CI=true

@@ -39,7 +39,7 @@ for line in sys.stdin: s = json.loads(line); print(eval(sys.argv[1]))' "$1"; }
 @test "a dlock inside finds a lock with a scope by its NAME; --no-scope or another name is another lock" {
     fails_with 0 'already holds the lock' timeout 20 dlock --scope=web job -- dlock -v job true
     equals "$(dlock --scope=web job -- sh -c 'echo $DLOCK_NAME $DLOCK_HELD_KEY; dlock --current | cut -d, -f1')" $'job dlock:web:job\n'"job ($BACKEND)"
-    fails_with 0 ': taken \(' timeout 20 dlock --scope=web job -- dlock -v --no-scope job true
+    fails_with 0 ': acquired \(' timeout 20 dlock --scope=web job -- dlock -v --no-scope job true
 }
 
 @test "a section of dlock.conf matches NAME without its scope, and may set the scope" {
@@ -50,7 +50,7 @@ for line in sys.stdin: s = json.loads(line); print(eval(sys.argv[1]))' "$1"; }
 }
 
 @test "prefix and scope have at most 1024 bytes together, and a scope is not empty" {
-    fails_with 64 '--scope: it is too long: prefix, scope and colon' dlock --scope="$(printf 's%.0s' {1..1018})" job true
+    fails_with 64 '--scope: too long: prefix, scope and colon' dlock --scope="$(printf 's%.0s' {1..1018})" job true
     fails_with 0 '' dlock --scope="$(printf 's%.0s' {1..1017})" job true
     fails_with 64 '--scope: ' dlock --scope= job true
 }

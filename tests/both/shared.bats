@@ -21,7 +21,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
 @test "--shared: many processes hold the lock at once, and no exclusive holder beside them" {
     share one -s job && holds one
     share two --shared job && holds two
-    fails_with 75 'held by .*, one of those who share it' dlock -v -n job echo wrong
+    fails_with 75 'held in shared mode by ' dlock -v -n job echo wrong
     leave one
     fails_with 75 '' dlock -n job echo wrong
     leave two
@@ -47,7 +47,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     share b --slots=3 job && holds b
     share c --slots=3 job && holds c
     equals "$(slot_of a) $(slot_of b) $(slot_of c)" '0 1 2'
-    fails_with 75 'held by' dlock -v -n --slots=3 job echo wrong
+    fails_with 75 '3 of 3 slots are taken, one by' dlock -v -n --slots=3 job echo wrong
     leave b
     share d -n --slots=3 job && holds d
     equals "$(slot_of d)" 1
@@ -303,11 +303,11 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
 
 @test "a refusal distinguishes slots that are all taken from another number of --slots" {
     dlock --acquire --slots=2 -t 60s job >/dev/null
-    fails_with 75 ': held with --slots=2; 3 were requested; acquired by' dlock -nv --slots=3 job true
-    fails_with 75 ': held with --slots=2; 3 were requested; acquired by' dlock -w 100ms --slots=3 job true
+    fails_with 75 ': --slots=3 was requested, but the lock is held with --slots=2 by' dlock -nv --slots=3 job true
+    fails_with 75 ': --slots=3 was requested, but the lock is held with --slots=2 by' dlock -w 100ms --slots=3 job true
     dlock --acquire --slots=2 -t 60s job >/dev/null
-    fails_with 75 ': 2 of 2 slots are taken; acquired by' dlock -nv --slots=2 job true
-    fails_with 75 ': waiting: 2 of 2 slots are taken; acquired by' dlock -v -w 100ms --slots=2 job true
+    fails_with 75 ': 2 of 2 slots are taken, one by' dlock -nv --slots=2 job true
+    fails_with 75 ': waiting: 2 of 2 slots are taken, one by' dlock -v -w 100ms --slots=2 job true
     run dlock -nv job true
-    [[ $status == 75 && $output == *': acquired by'* ]]
+    [[ $status == 75 && $output == *': held with --slots by'* ]]
 }

@@ -2,7 +2,7 @@
 # Two versions in one fleet: a dlock of the next format (lock/format.h) runs beside this one.
 load backend
 
-NEWER='it is kept in format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
+NEWER='stored in format 3 by a newer dlock, but dlock [0-9.]+ supports formats up to 2 only; upgrade dlock on this host'
 
 newer() { "$HELPERS/next/dlock" "$@"; }
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
@@ -49,7 +49,7 @@ newer_holds() {
     equals "$(snapshot job)" "$before"
     run dlock --list
     equals "$status" 0
-    grep -qE '^job +- +- +format 3, of a newer dlock$' <<<"$output"
+    grep -qE '^job +- +- +format 3, written by a newer dlock$' <<<"$output"
     equals "$(dlock --list --json | query 's["key"], s["locked"], s["newer_format"]')" "('job', None, 3)"
     dlock other true
     end_hold

@@ -19,7 +19,7 @@ load ../lib/tree
     equals "$status" 124
     [ $(($(now) - start)) -ge 10000 ]
     kill -0 "$(cat "$T/in.pid")"
-    grep -q "1 process of the command cannot be killed, one of them is pid $(cat "$T/in.pid")\$" "$T/err"
+    grep -q "cannot kill 1 process of the command (pid $(cat "$T/in.pid"))\$" "$T/err"
     "${user[@]}" "$DLOCK" -n job true
 }
 
@@ -189,7 +189,7 @@ becomes() {
     echo "$dlock" >"$T/dlock.pid"
     wait_until 10 test -e "$T/theirs/in"
     "${user[@]}" "$DLOCK" --extend --owner=me -t 3s job
-    wait_until 10 grep -q 'the command has not ended: killing it' "$T/err"
+    wait_until 10 grep -q 'the command has not ended in time; killing it' "$T/err"
     if [ "$BACKEND" = file ]; then
         sleep 0.2 # the lease has ended by now
         fails_with 75 '' "${user[@]}" "$DLOCK" -n job touch "$T/theirs/ran"
@@ -210,7 +210,7 @@ becomes() {
     daemon
     dlock -v --tree job -- python3 "$T/daemon.py" 600 6 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
-    wait_until 10 grep -q 'the command has ended; waiting for the processes it started' "$T/err"
+    wait_until 10 grep -q 'the command has ended; waiting for its descendants' "$T/err"
     is_locked job
     kill -0 "$(cat "$T/daemon")"
     touch "$T/daemon.end"
@@ -242,7 +242,7 @@ becomes() {
     kill -KILL "$(pgrep -P "$dlock")"
     wait "$dlock" || status=$?
     equals "$status" 137
-    grep -q 'guards the command for --tree was killed' "$T/err"
+    grep -q 'the guard process of --tree was killed' "$T/err"
     gone "$(cat "$T/command")"
     gone "$(cat "$T/daemon")"
     is_clean job

@@ -54,11 +54,11 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     ln -sf "$T/none" "$SYSTEM_CONF.d/a.conf" # like a file that was removed just now
     dlock job true
     mkdir "$SYSTEM_CONF.d/b.conf"
-    fails_with 78 "$SYSTEM_CONF.d/b.conf: it is not a regular file" dlock job touch "$T/ran"
+    fails_with 78 "$SYSTEM_CONF.d/b.conf: not a regular file" dlock job touch "$T/ran"
     rmdir "$SYSTEM_CONF.d/b.conf"
     echo 'ttl = 5' >"$SYSTEM_CONF.d/c.conf"
     chmod o+w "$SYSTEM_CONF.d"
-    fails_with 78 "$SYSTEM_CONF.d: others can write to it; use chmod o-w" dlock job touch "$T/ran"
+    fails_with 78 "$SYSTEM_CONF.d: others can write to this path; use chmod o-w" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -149,7 +149,7 @@ waits_as() {
         option=${setting%%=*}
         [ $option = lock-file ] && name=--name=job || name=job
         dlock "--$setting" --print-config $name >"$T/printed"
-        grep -qE "^; $option = .* ; --$option; a file cannot set it$" "$T/printed" || { echo "$setting"; false; }
+        grep -qE "^; $option = .* ; --$option; cannot be set in a file$" "$T/printed" || { echo "$setting"; false; }
         env -u DLOCK_LOCK_DIR dlock --config="$T/printed" --print-config job >"$T/again"
         not grep -qE "^$option = .*; $T/printed" "$T/again"
     done
@@ -177,7 +177,7 @@ waits_as() {
     printf 'backend = file\n[lock zzz]\n\n[locks b]\n' >"$CONF"
     fails_with 78 "^dlock: job: $CONF:4: \[locks b\]: unknown section" dlock job touch "$T/ran"
     echo 'redis = http://x' >"$CONF"
-    fails_with 78 "$CONF:1: redis: http:// is an unknown scheme; redis://" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: redis: http:// is an unknown scheme; expected redis://" dlock job touch "$T/ran"
     local comment=$(printf '%65534s' '')
     printf 'backend = file\n#%s \n' "$comment" >"$CONF"
     dlock job true
@@ -188,7 +188,7 @@ waits_as() {
     yes 'grace = 5' | head -n 10000 >"$CONF"
     dlock job true
     echo >>"$CONF"
-    fails_with 78 "$CONF:10001: a file has at most 10000 lines" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:10001: too many lines; a file can have at most 10000" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -196,21 +196,21 @@ waits_as() {
     local line
     for line in 'ttl = 1\0000h\n' '\0ttl = 1\nwait = 1\n' '# \0\n' '[lock other\0]\n' 'ttl = 1\n\0'; do
         printf 'backend = file\n'"$line" >"$CONF"
-        fails_with 78 "$CONF:[23]: the line has a NUL byte" dlock job touch "$T/ran"
+        fails_with 78 "$CONF:[23]: the line contains a NUL byte" dlock job touch "$T/ran"
     done
     printf '\0' >"$CONF"
-    fails_with 78 "$CONF:1: the line has a NUL byte" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: the line contains a NUL byte" dlock job touch "$T/ran"
     truncate -s 3G "$CONF"
-    fails_with 78 "$CONF:1: the line has a NUL byte" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: the line contains a NUL byte" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
 @test "a file that cannot be read is an error, a missing one is not" {
     ln -sf dlock.conf "$CONF"
-    fails_with 78 'dlock.conf: cannot read it: (Too many levels|Symbolic link loop)' dlock job touch "$T/ran"
+    fails_with 78 'cannot read .*dlock.conf: (Too many levels|Symbolic link loop)' dlock job touch "$T/ran"
     rm "$CONF"
     mkdir "$CONF"
-    fails_with 78 "$CONF: it is not a regular file" dlock job touch "$T/ran"
+    fails_with 78 "$CONF: not a regular file" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     rmdir "$CONF" "$T/config/dlock"
     run dlock --backend=file job true
@@ -220,7 +220,7 @@ waits_as() {
 @test "a file with a password that others can read is refused" {
     echo 'redis = redis://user:secret@localhost/' >"$CONF"
     chmod 644 "$CONF"
-    fails_with 78 "$CONF:1: redis: it holds a password, and others can read this file" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: redis: the value has a password, but others can read this file" dlock job touch "$T/ran"
     [[ $output != *secret* ]]
     chmod 640 "$CONF"
     run dlock --backend=file job true
@@ -228,13 +228,13 @@ waits_as() {
 }
 
 @test "an invalid variable: exit 78 naming it, without a password that it holds by mistake" {
-    DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
+    DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': not a number" dlock job touch "$T/ran"
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
-    DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
-    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is an unknown scheme; redis://' dlock job touch "$T/ran"
-    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: a URL with a password is no value of it' dlock job touch "$T/ran"
+    DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: must be shorter than the lease' dlock job touch "$T/ran"
+    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is an unknown scheme; expected redis://' dlock job touch "$T/ran"
+    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: the value is a URL with a password, which only --redis can have' dlock job touch "$T/ran"
     [[ $output != *hunter2* ]]
-    fails_with 64 '"error".*a URL with a password is no value of it' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
+    fails_with 64 '"error".*the value is a URL with a password, which only --redis can have' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
     [[ $output != *hunter2* ]]
     [ ! -e "$T/ran" ]
 }
@@ -269,7 +269,7 @@ waits_as() {
     cd "$T"
     for name in lock-dir lock-file; do
         printf 'backend = file\n%s = here\n' "$name" >"$CONF"
-        DLOCK_LOCK_DIR='' fails_with 78 "$CONF:2: $name: 'here': .* does not begin with /" dlock job touch "$T/ran"
+        DLOCK_LOCK_DIR='' fails_with 78 "$CONF:2: $name: 'here': a relative path is a different lock" dlock job touch "$T/ran"
     done
     echo 'backend = file' >"$CONF"
     DLOCK_LOCK_DIR=here fails_with 78 "DLOCK_LOCK_DIR: 'here'" dlock job touch "$T/ran"
@@ -331,17 +331,17 @@ C
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     mkdir -m 700 "$T/roots" "$T/theirs"
     chown 65534 "$T/theirs"
-    fails_with 78 "^dlock: job: $T/roots/.config/dlock/dlock.conf: cannot read it: Permission denied; HOME is that of user root: set HOME or XDG_CONFIG_HOME$" \
+    fails_with 78 "^dlock: job: cannot read $T/roots/.config/dlock/dlock.conf: Permission denied; HOME belongs to user root; set HOME or XDG_CONFIG_HOME$" \
         "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
-    fails_with 78 'Permission denied; XDG_CONFIG_HOME is that of user root: set HOME or XDG_CONFIG_HOME$' \
+    fails_with 78 'Permission denied; XDG_CONFIG_HOME belongs to user root; set HOME or XDG_CONFIG_HOME$' \
         "${nobody[@]}" HOME="$T/theirs" XDG_CONFIG_HOME="$T/roots" "$DLOCK" --backend=file job -- id
     chown 4242424 "$T/roots"
-    fails_with 78 'HOME is that of user 4242424: set HOME' "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    fails_with 78 'HOME belongs to user 4242424; set HOME' "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
     # For the user's own HOME with a file of root's, the advice is about the file, not HOME.
     mkdir -p "$T/theirs/.config/dlock"
     install -m 600 /dev/null "$T/theirs/.config/dlock/dlock.conf"
     chown 65534 "$T/theirs/.config" "$T/theirs/.config/dlock"
-    fails_with 78 'dlock.conf: cannot read it: Permission denied$' "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file job -- id
+    fails_with 78 'cannot read .*dlock.conf: Permission denied$' "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file job -- id
     rm "$T/theirs/.config/dlock/dlock.conf"
     run "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file --lock-dir="$T/theirs/locks" job -- id -u
     equals "$status $output" '0 65534'
@@ -396,7 +396,7 @@ C
     # A wait of 0 is reported as -n, not as a wait without end.
     dlock --backend=file --acquire job >/dev/null
     fails_with 75 '' dlock --backend=file --no-wait job true
-    fails_with 64 "--tree: 'maybe': it must be yes or no" dlock --tree=maybe job touch "$T/ran"
+    fails_with 64 "--tree: 'maybe': must be yes or no" dlock --tree=maybe job touch "$T/ran"
     fails_with 64 '--no-nosuch: unknown option' dlock --no-nosuch job touch "$T/ran"
     fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
 }
@@ -411,7 +411,7 @@ C
     equals "$(DLOCK_CONFIG=$T/own.conf values)" "; $T/own.conf: read wait=infinity ttl=31 "
     equals "$(DLOCK_CONFIG=$T/none values --config="$T/own.conf")" "; $T/own.conf: read wait=infinity ttl=31 "
     [[ $(DLOCK_CONFIG='' values) == *"wait=3s ttl=21 " ]]
-    fails_with 78 "$T/none: cannot read it: No such file" dlock --config="$T/none" job touch "$T/ran"
+    fails_with 78 "cannot read $T/none: No such file" dlock --config="$T/none" job touch "$T/ran"
     fails_with 64 "--config: '': the path is empty" dlock --config= job touch "$T/ran"
     echo "config = $T/none" >"$T/own.conf"
     fails_with 78 'own.conf:1: config: unknown key' dlock --config="$T/own.conf" job touch "$T/ran"

@@ -46,8 +46,8 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     # On a busy machine, whatever takes time may be reported as slow.
     [ -z "$(grep -vE ' ok: |^redis (connect|latency) warn' <<<"$output")" ]
     for check in 'redis topology' 'redis tls' 'redis login' 'redis version' 'redis role' 'redis eviction' 'redis memory' \
-        'redis persistence' 'redis replicas' 'permissions take, release' 'permissions queue' \
-        'permissions tracking' 'trial take' 'trial second take refused' 'trial notified of a change' 'trial extend' 'trial release' \
+        'redis persistence' 'redis replicas' 'permissions acquire, release' 'permissions queue' \
+        'permissions tracking' 'trial acquire' 'trial second acquire refused' 'trial notified of a change' 'trial extend' 'trial release' \
         'trial handed over' 'trial look' 'trial release by force'; do
         says "^$check ok: "
     done
@@ -60,8 +60,8 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     equals "$status" 0
     [[ $output == backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
     says '^  ok    version +(Redis [1-9]|Valkey )'
-    says '^  warn  persistence +none: a restart loses all locks$'
-    says '^ +-> appendonly yes, appendfsync always$'
+    says '^  warn  persistence +none: all locks are lost when Redis restarts$'
+    says '^ +-> set appendonly yes and appendfsync always$'
     [[ ${lines[-1]} == 'A lock can be trusted here: 0 failed, 1 warning, 0 notes' ]]
     redis config set maxmemory 100mb maxmemory-policy allkeys-lru
     run dlock --doctor -r "$URL" -q
@@ -103,9 +103,9 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 }
 
 @test "file locks: a real lock is tried, the directory is judged, and only its table is left" {
-    finds 0 '^backend file note: --backend=file asks for it; a lock holds on this host alone' --backend=file --lock-dir="$T/locks"
-    says '^files other users note: they have another directory'
-    says '^trial second take refused ok: '
+    finds 0 '^backend file note: chosen by --backend=file; a lock holds on this host only' --backend=file --lock-dir="$T/locks"
+    says '^files other users note: other users have directories of their own'
+    says '^trial second acquire refused ok: '
     says '^trial notified of a change ok: '
     says '^trial handed over ok: '
     equals "$(ls "$T/locks")" ''
@@ -114,7 +114,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^backend file warn: no Redis is configured' --lock-dir="$T/locks" --on-degraded=proceed
     finds 78 '^backend store fail: .*--on-degraded=fail forbids' --lock-dir="$T/locks" --on-degraded=fail
     chmod 777 "$T/locks"
-    finds 77 '^backend store fail: .*can be written to by others' --backend=file --lock-dir="$T/locks"
+    finds 77 '^backend store fail: .*is writable by others' --backend=file --lock-dir="$T/locks"
 }
 
 @test "a directory for all users is distinguished from a private one" {
@@ -149,7 +149,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     local port=$(free_port)
     start_redis redis --port "$port"
     finds 0 '^redis name ok: localhost is .*127\.0\.0\.1.* \([0-9.]+ ms\)' -r "redis://localhost:$port"
-    says '^redis tls ok: not used; nothing leaves this host'
+    says '^redis tls ok: not used; the connection does not leave this host'
     says "^redis topology ok: one server: localhost, port $port"
     LD_PRELOAD=$HELPERS/fault_resolver.so finds 69 '^redis name fail: the name localhost was not resolved in time' \
         -r "redis://localhost:$port" --connect-timeout=300ms
@@ -157,11 +157,11 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 
 @test "a replica grants no locks: 69; one replica too few for --wait-replicas: 69" {
     start_redis
-    finds 69 '^redis replicas fail: 0 online, and --wait-replicas asks for 1' -r "$URL" --wait-replicas=1
-    says '^redis persistence warn: none: .*replicas copy'
+    finds 69 '^redis replicas fail: 0 online, but --wait-replicas needs 1' -r "$URL" --wait-replicas=1
+    says '^redis persistence warn: none: .*the replicas then copy'
     redis replicaof 127.0.0.1 "$(free_port)"
-    finds 69 '^redis role fail: replica of 127.0.0.1: it takes no locks' -r "$URL"
-    says '^permissions take, release fail: no lock can be taken: SET: READONLY.* -> "the URL of the master, or redis\+sentinel://"'
+    finds 69 '^redis role fail: this server is a replica of 127.0.0.1, and replicas keep no locks' -r "$URL"
+    says '^permissions acquire, release fail: no lock can be acquired: SET: READONLY.* -> "use the URL of the master, or redis\+sentinel://"'
     [[ $output != *trial* ]]
 }
 
@@ -169,7 +169,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     local port=$(free_port)
     start_redis redis --port "$port" --repl-diskless-sync-delay 0 --min-replicas-to-write 1
     finds 69 '^redis min-replicas-to-write warn: 1' -r "$URL"
-    says '^permissions take, release fail: no lock can be taken: .*NOREPLICAS'
+    says '^permissions acquire, release fail: no lock can be acquired: .*NOREPLICAS'
     start_redis replica --replicaof 127.0.0.1 "$port"
     wait_until 20 sh -c "redis-cli -s '$T/redis.sock' info replication | grep -q state=online"
     finds 0 '^redis replicas note: 1 online: a failover loses' -r "$URL"
@@ -180,9 +180,9 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 
 @test "data that a restart would lose is reported" {
     start_redis redis --save '3600 1'
-    finds 0 '^redis persistence note: snapshots alone \(3600 1\)' -r "$URL"
+    finds 0 '^redis persistence note: snapshots only \(3600 1\)' -r "$URL"
     redis config set save '' >/dev/null
-    finds 0 '^redis persistence warn: none: a restart loses all locks ->' -r "$URL"
+    finds 0 '^redis persistence warn: none: all locks are lost when Redis restarts ->' -r "$URL"
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\naof_enabled:1\r\naof_last_write_status:err' "$T/redis.sock"
     finds 0 '^redis persistence ok: append-only file, fsync everysec' -r "unix://$T/fake.sock"
     says '^redis aof_last_write_status warn: err'
@@ -194,7 +194,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     start_redis
     start_redis second
     fake_redis balance "$T/redis.sock" "$T/second.sock"
-    finds 1 '^trial second take refused fail: two holders acquired the same lock' -r "unix://$T/fake.sock"
+    finds 1 '^trial second acquire refused fail: two holders acquired the same lock' -r "unix://$T/fake.sock"
     equals "$(redis dbsize) $(redis-cli -s "$T/second.sock" dbsize)" '0 0'
 }
 
@@ -211,7 +211,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 
 @test "a server that may evict locks: exit 1; one that could at its memory limit: a warning" {
     start_redis redis --maxmemory 100mb --maxmemory-policy volatile-ttl
-    finds 1 '^redis eviction fail: volatile-ttl: .*a held lock may be removed' -r "$URL"
+    finds 1 '^redis eviction fail: volatile-ttl: .*Redis may evict a held lock' -r "$URL"
     says '^trial release by force ok'
     redis config set maxmemory 0 maxmemory-policy allkeys-lru
     finds 0 '^redis eviction warn: allkeys-lru: ' -r "$URL"
@@ -219,7 +219,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     doctor -r "$URL"
     says '^redis memory warn: [0-9.]+ MB used of 1 MB'
     redis config set maxmemory 1
-    finds 69 '^permissions take, release fail: no lock can be taken: SET: OOM.* -> null' -r "$URL"
+    finds 69 '^permissions acquire, release fail: no lock can be acquired: SET: OOM.* -> null' -r "$URL"
 }
 
 @test "an answer that a minimal user may not get is shown as unknown, not as a failure" {
@@ -248,7 +248,7 @@ without() {
     local user=unix://locker:secret@$T/redis.sock command MISSING=
     for command in evalsha eval get set pttl hset pexpire hmget del time; do
         without "$command"
-        finds 77 "^permissions take, release fail: no lock can be taken: .*NOPERM .*'$command'.* -> \"the permissions in dlock-redis" -r "$user"
+        finds 77 "^permissions acquire, release fail: no lock can be acquired: .*NOPERM .*'$command'.* -> \"grant the permissions in dlock-redis" -r "$user"
         [[ $output != *trial* ]]
     done
     for command in zadd zrange; do
@@ -265,7 +265,7 @@ without() {
     finds 0 "^permissions tracking warn: .*'subscribe'" -r "$user"
     says '^permissions wake channel warn: '
     says "^trial notified of a change warn: no: .*SUBSCRIBE"
-    says '^trial handed over warn: .*not called: .*SUBSCRIBE'
+    says '^trial handed over warn: .*without a notification: .*SUBSCRIBE'
     without 'client|tracking'
     finds 0 "^permissions tracking warn: .*'client[|]tracking' command, and 1 more" -r "$user"
     says '^trial notified of a change warn: no: .*CLIENT TRACKING'
@@ -277,23 +277,23 @@ without() {
     finds 0 '^permissions wake channel warn: ' -r "$user"
     says '^trial notified of a change ok'
     redis acl setuser locker resetkeys '~dlock:*'
-    finds 77 '^permissions take, release fail: .*NOPERM .*key' -r "$user"
+    finds 77 '^permissions acquire, release fail: .*NOPERM .*key' -r "$user"
     wait_until 5 nothing_left
 }
 
 @test "a proxy that closes the connection instead of refusing: locks work, and what is missing is reported" {
     start_redis
     fake_redis closing=SUBSCRIBE "$T/redis.sock"
-    finds 0 '^permissions tracking warn: .*: SUBSCRIBE and the like: it closed the connection' -r "unix://$T/fake.sock"
+    finds 0 '^permissions tracking warn: .*: SUBSCRIBE or CLIENT TRACKING: the server closed the connection' -r "unix://$T/fake.sock"
     says '^permissions wake channel warn: '
     says '^trial notified of a change warn: no: the connection ended when'
-    says '^trial handed over warn: .*not called'
+    says '^trial handed over warn: .*without a notification: '
     wait_until 5 sh -c "redis-cli -s '$T/redis.sock' dbsize | grep -qx 0"
 }
 
 @test "commands that a provider has renamed: CONFIG is a note, one needed to acquire is a failure" {
     start_redis redis --rename-command CONFIG '' --rename-command PEXPIRE ''
-    finds 78 "^permissions take, release fail: .*PEXPIRE: ERR unknown command" -r "$URL"
+    finds 78 "^permissions acquire, release fail: .*PEXPIRE: ERR unknown command" -r "$URL"
     says "^redis settings note: unknown: ERR unknown command"
     wait_until 5 nothing_left
 }
@@ -302,7 +302,7 @@ without() {
     start_redis
     local info='role:master\r\n'
     fake_redis "instead=INFO=bulk:redis_version:5.0.14\\r\\n$info" "$T/redis.sock"
-    finds 0 '^redis version warn: Redis 5\.0\.14: it cannot report changed keys' -r "unix://$T/fake.sock"
+    finds 0 '^redis version warn: Redis 5\.0\.14 cannot report changed keys' -r "unix://$T/fake.sock"
     says '^redis eviction note: unknown'
     says '^redis persistence note: unknown'
     says '^redis replicas note: unknown'
@@ -311,22 +311,22 @@ without() {
     fake_redis "instead=INFO=bulk:redis_version:7.2.4\\r\\nvalkey_version:8.0.1\\r\\n$info" "$T/redis.sock"
     finds 0 '^redis version ok: Valkey 8\.0\.1' -r "unix://$T/fake.sock"
     fake_redis "instead=INFO=bulk:redis_version:7.2.0\\r\\ndragonfly_version:df-v1.2\\r\\n$info" "$T/redis.sock"
-    finds 0 '^redis version note: Dragonfly df-v1\.2, with which' -r "unix://$T/fake.sock"
+    finds 0 '^redis version note: Dragonfly df-v1\.2: dlock was not tested' -r "unix://$T/fake.sock"
 }
 
 @test "a Sentinel and a Cluster node are recognized by their mode" {
     start_redis
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:sentinel' "$T/redis.sock"
-    finds 78 '^redis mode fail: it is a Sentinel' -r "unix://$T/fake.sock"
+    finds 78 '^redis mode fail: this server is a Sentinel' -r "unix://$T/fake.sock"
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:cluster' "$T/redis.sock"
-    finds 0 '^redis mode warn: one node of a Cluster' -r "unix://$T/fake.sock"
+    finds 0 '^redis mode warn: this server is one node of a Cluster' -r "unix://$T/fake.sock"
 }
 
 @test "a slow server is warned about" {
     start_redis
     fake_redis delay=30 "$T/redis.sock"
     finds 0 '^redis latency warn: min [0-9.]+ ms' -r "unix://$T/fake.sock" -t 2s
-    says '^trial take ok: [0-9]{2,}\.'
+    says '^trial acquire ok: [0-9]{2,}\.'
 }
 
 @test "no answer is trusted: nonsense in place of any answer never crashes dlock and never counts as good" {
@@ -345,7 +345,7 @@ without() {
     run dlock --doctor -r "unix://$T/fake.sock"
     [[ $output == *'7\x1B[31m'* ]]
     fake_redis nonsense
-    finds 69 '^(trial take|redis answer) fail: .*its? answer(ed more|)' -r "unix://$T/fake.sock" --connect-timeout=2
+    finds 69 '^(trial acquire|redis answer) fail: .*(the answer|more replies)' -r "unix://$T/fake.sock" --connect-timeout=2
     for mode in garbage huge endless cut close; do
         fake_redis $mode
         doctor -r "unix://$T/fake.sock" --connect-timeout=500ms
@@ -358,12 +358,12 @@ without() {
     start_redis
     local start=$(now) command
     fake_redis mute
-    finds 69 '^redis answer fail: it did not answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
+    finds 69 '^redis answer fail: no answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
     within 2000 "$start"
     for command in INFO CONFIG TIME EVALSHA; do
         start=$(now)
         fake_redis "instead=$command=" "$T/redis.sock"
-        finds 69 'fail: it did not answer in time|fail: .*: it did not answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
+        finds 69 'fail: no answer in time|fail: .*: no answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
         within 2000 "$start"
         kill "$(cat "$T/fake.pid")"
     done
@@ -392,7 +392,7 @@ without() {
     start_redis
     hold_lock job -r "$URL"
     local before=$(redis get dlock:job)
-    finds 0 '^trial take ok' -r "$URL" job
+    finds 0 '^trial acquire ok' -r "$URL" job
     equals "$(redis get dlock:job)" "$before"
     equals "$(redis --scan | grep -c doctor)" 0
     end_hold
@@ -414,7 +414,7 @@ without() {
 
 @test "a lock directory on a network file system or in a container is warned about" {
     local type
-    for type in 'ceph=0x00C36400 warn: ceph: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own'; do
+    for type in 'ceph=0x00C36400 warn: ceph: the effect of flock' 'overlay=0x794C7630 note: overlay.* belongs to this container'; do
         FAULT_TYPE=$(sed 's/[^=]*=\([^ ]*\) .*/\1/' <<<"$type") LD_PRELOAD=$HELPERS/fault_fstatfs.so doctor --lock-dir="$T/locks"
         says "^files file system ${type#* }"
     done
@@ -426,5 +426,5 @@ without() {
     equals "$status" 77
     says '^backend store fail: .* is on nfs, on which flock'
     : >"$T/exact"
-    finds 0 '^files file system warn: nfs: what flock' --lock-file="$T/exact"
+    finds 0 '^files file system warn: nfs: the effect of flock' --lock-file="$T/exact"
 }

@@ -114,7 +114,7 @@ secret() {
     dlock --acquire -t 60s abc >/dev/null
     run dlock --list
     [[ ${lines[1]} == 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad '* ]]
-    fails_with 64 'no pattern matches a digest; use --hash=none to match the keys' dlock --list 'a*'
+    fails_with 64 'so no pattern can match; use --hash=none to match the keys' dlock --list 'a*'
     run dlock --list --hash=none 'ba78*'
     [[ ${lines[1]} == 'ba7816bf'* ]]
     DLOCK_HASH='' DLOCK_SECRET_FILE=/nowhere run dlock --list
@@ -124,11 +124,11 @@ secret() {
 @test "a plain SHA-256 in Redis causes one hint with -v, in files none" {
     start_redis
     run dlock -v --hash=sha256 -r "unix://$T/redis.sock" job true
-    equals "$(grep -c 'can guess names' <<<"$output")" 1
+    equals "$(grep -c 'names can be guessed' <<<"$output")" 1
     run dlock -v --hash=sha256 --backend=file job true
-    equals "$(grep -c 'can guess names' <<<"$output")" 0
+    equals "$(grep -c 'names can be guessed' <<<"$output")" 0
     run dlock -v --secret-file="$T/secret" -r "unix://$T/redis.sock" job true
-    equals "$(grep -c 'can guess names' <<<"$output")" 0
+    equals "$(grep -c 'names can be guessed' <<<"$output")" 0
 }
 
 # --- what is refused ---------------------------------------------------------
@@ -137,22 +137,22 @@ secret() {
     local dlock=(dlock --backend=file) file=$T/made
     fails_with 78 "^dlock: job: --secret-file: /nowhere: No such file" "${dlock[@]}" --secret-file=/nowhere job touch "$T/ran"
     mkdir -m 700 "$T/dir"
-    fails_with 78 "--secret-file: $T/dir: it is neither a regular file nor a pipe" "${dlock[@]}" --secret-file="$T/dir" job touch "$T/ran"
+    fails_with 78 "--secret-file: $T/dir: neither a regular file nor a pipe" "${dlock[@]}" --secret-file="$T/dir" job touch "$T/ran"
     DLOCK_SECRET_FILE=/nowhere fails_with 78 'DLOCK_SECRET_FILE: /nowhere: No such file' "${dlock[@]}" job touch "$T/ran"
     printf '123456789012345\n' >"$file" && chmod 600 "$file"
-    fails_with 78 'the secret has 15 bytes; it should have at least 16' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
+    fails_with 78 'the secret has 15 bytes, but should have at least 16' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
     secret x 4097
-    fails_with 78 'it is too long for a secret' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
+    fails_with 78 'too long for a secret' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
     secret x 4096
     run "${dlock[@]}" --secret-file="$file" job echo ran
     equals "$output" ran
     chmod 604 "$T/secret"
-    fails_with 78 "--secret-file: $T/secret: it holds a secret, and others can read it" \
+    fails_with 78 "--secret-file: $T/secret: others can read this secret" \
         "${dlock[@]}" --secret-file="$T/secret" job touch "$T/ran"
     local action
     for action in --acquire --status --wait-until-free --force-release '--release --owner=x'; do
         # shellcheck disable=SC2086
-        fails_with 78 'others can read it' "${dlock[@]}" --secret-file="$T/secret" $action job
+        fails_with 78 'others can read this secret' "${dlock[@]}" --secret-file="$T/secret" $action job
     done
     [ ! -e "$T/ran" ]
     [ ! -e "$T/locks/dlock:job.lock" ]
@@ -188,8 +188,8 @@ P
     local dlock=(dlock --backend=file)
     fails_with 64 '--hash: hmac-sha256 needs a secret' "${dlock[@]}" --hash=hmac-sha256 job true
     DLOCK_HASH=hmac-sha256 fails_with 78 'DLOCK_HASH: hmac-sha256 needs a secret' "${dlock[@]}" job true
-    fails_with 64 '--secret-file: only --hash=hmac-sha256 uses it' "${dlock[@]}" --hash=sha256 --secret-file="$T/secret" job true
-    DLOCK_HASH=none fails_with 64 '--secret-file: only --hash=hmac-sha256 uses it' "${dlock[@]}" --secret-file="$T/secret" job true
+    fails_with 64 '--secret-file: only --hash=hmac-sha256 uses a secret' "${dlock[@]}" --hash=sha256 --secret-file="$T/secret" job true
+    DLOCK_HASH=none fails_with 64 '--secret-file: only --hash=hmac-sha256 uses a secret' "${dlock[@]}" --secret-file="$T/secret" job true
     # A stronger source can do without the secret of a weaker one.
     equals "$(DLOCK_SECRET_FILE=$T/secret key job --hash=none)" dlock:job
     mkdir -p "$HOME/.config/dlock"

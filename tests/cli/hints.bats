@@ -35,7 +35,7 @@ hint() {
 @test "a command that cannot be run gets a suggestion" {
     fails_with 127 'did you mean dlock --status job\?' dlock status job
     fails_with 126 "if ls is the command, the lock's name is missing: dlock NAME -- ls" dlock ls /tmp
-    fails_with 127 "cannot run touch ran: No such file or directory; it is one word with spaces in it: -c 'STRING'" dlock job 'touch ran'
+    fails_with 127 "cannot run touch ran: No such file or directory; the command is one word with spaces; use -c 'STRING'" dlock job 'touch ran'
     [ ! -e ran ]
     fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
 }

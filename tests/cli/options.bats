@@ -5,20 +5,20 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 # Valid and invalid values of each option are tested in tests/unit/test_options.c.
 @test "wrong usage: exit 64 with the lock, the option, its value and what would be right; nothing is run or left" {
     fails_with 64 '^dlock: no lock name given; usage: dlock' dlock -n
-    fails_with 64 '^dlock: --ttl: it needs a value$' dlock --ttl
-    fails_with 64 '^dlock: -n: it takes no value$' dlock -n=3 job touch "$T/ran"
+    fails_with 64 '^dlock: --ttl: needs a value$' dlock --ttl
+    fails_with 64 '^dlock: -n: takes no value$' dlock -n=3 job touch "$T/ran"
     fails_with 64 '^dlock: /file: --bogus: unknown option' dlock --lock-file=/file --bogus -- touch "$T/ran"
     fails_with 64 "the lock name 'a.*' is not valid UTF-8 at byte 2" dlock $'a\xff' touch "$T/ran"
     local option
     for option in ttl wait grace retry-for connect-timeout; do
-        fails_with 64 "^dlock: job: --$option: '1x': the unit is unknown; ms, s, m, h, d and w are known$" \
+        fails_with 64 "^dlock: job: --$option: '1x': unknown unit; use ms, s, m, h, d or w$" \
             dlock "--$option=1x" job touch "$T/ran"
     done
-    fails_with 64 "^dlock: job: --ttl: '99ms': a lease lasts from 100ms to 30d$" dlock --ttl=99ms job touch "$T/ran"
+    fails_with 64 "^dlock: job: --ttl: '99ms': a lease must last from 100ms to 30d$" dlock --ttl=99ms job touch "$T/ran"
     fails_with 64 "^dlock: job: --stop-signal: 'NOSUCH': no such signal; " dlock --stop-signal=NOSUCH job touch "$T/ran"
-    fails_with 64 "^dlock: job: --backend: 'mysql': it must be auto\|redis\|file$" dlock --backend=mysql job touch "$T/ran"
+    fails_with 64 "^dlock: job: --backend: 'mysql': must be auto\|redis\|file$" dlock --backend=mysql job touch "$T/ran"
     fails_with 64 '^dlock: job: --owner: only printable ASCII' dlock '--owner=a b' job touch "$T/ran"
-    fails_with 64 '^dlock: job: --no-fork: dlock stays beside the command' dlock -F job touch "$T/ran"
+    fails_with 64 '^dlock: job: --no-fork: dlock must keep running' dlock -F job touch "$T/ran"
     [ ! -e "$T/ran" ]
     [ ! -e "$T/locks" ]
 }
@@ -66,18 +66,18 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 }
 
 @test "options for other actions or stores, and values that are too long, are refused with the reason" {
-    fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
-    fails_with 64 'slots: a --lock-file stores no record of it' dlock --lock-file="$T/file" --slots=2 touch "$T/ran"
-    fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
+    fails_with 64 'owner-file is only for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
+    fails_with 64 'slots: a --lock-file has no record of the lock' dlock --lock-file="$T/file" --slots=2 touch "$T/ran"
+    fails_with 64 "hash: 'md5': must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
     local hosts
     hosts=$(printf 'h%d,' {1..17})
     fails_with 64 'too many hosts' dlock --backend=redis -r "redis+cluster://${hosts%,}" job touch "$T/ran"
     fails_with 64 'the user name is too long or wrongly encoded' dlock --backend=redis -r 'redis://%zz:x@h' job touch "$T/ran"
     local long
     printf -v long '/%04999d' 0
-    fails_with 77 'the lock directory /0+ has too long a path' dlock --lock-dir="$long" job touch "$T/ran"
-    fails_with 78 'a --lock-file has too long a path' dlock --lock-file="$long" --name=job touch "$T/ran"
-    fails_with 78 'the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both' \
+    fails_with 77 'the lock directory /0+ has a path that is too long' dlock --lock-dir="$long" job touch "$T/ran"
+    fails_with 78 'a --lock-file has a path that is too long' dlock --lock-file="$long" --name=job touch "$T/ran"
+    fails_with 78 'the lock is in Redis, but no Redis is configured here; repeat the --redis of the outer dlock, or set DLOCK_REDIS for both' \
         env -u DLOCK_BACKEND DLOCK_HELD='redis token take dlock:job' "$DLOCK" --extend
     [ ! -e "$T/ran" ]
 }
@@ -117,22 +117,22 @@ ROWS
 
 @test "--hold-at-least, --pause and --wait-replicas refuse an invalid value or action, and nothing is run" {
     table <<'ROWS'
-64 '--hold-at-least: it must not be longer than the lease'     dlock --hold-at-least=2m -t 1m job touch "$T/ran"
-64 '--hold-at-least: a --lock-file stores no record of it'     dlock --lock-file="$T/x" --hold-at-least=1s touch "$T/ran"
+64 '--hold-at-least: must not be longer than the lease'     dlock --hold-at-least=2m -t 1m job touch "$T/ran"
+64 '--hold-at-least: a --lock-file has no record of the lock'     dlock --lock-file="$T/x" --hold-at-least=1s touch "$T/ran"
 64 '--hold-at-least'                                           dlock --hold-at-least=-1s job touch "$T/ran"
 64 '--pause needs --message=TEXT'                              dlock --pause=5s job
 64 '--pause needs --message=TEXT'                              dlock --pause=5s --message= job
 64 'no lock name given'                                        dlock --pause=5s --message=why
 64 'no lock name given'                                        dlock --resume
-64 "--pause: 'infinity': a pause has an end, at most 30d away" dlock --pause=infinity --message=why job
-64 "--pause: '0': a pause has an end"                          dlock --pause=0 --message=why job
-64 "--pause: '31d': a pause has an end"                        dlock --pause=31d --message=why job
+64 "--pause: 'infinity': a pause can last at most 30d" dlock --pause=infinity --message=why job
+64 "--pause: '0': a pause can last at most 30d"                          dlock --pause=0 --message=why job
+64 "--pause: '31d': a pause can last at most 30d"                        dlock --pause=31d --message=why job
 64 '--pause: .soon'                                            dlock --pause=soon --message=why job
 64 '--pause runs no command'                                   dlock --pause=5s --message=why job touch "$T/ran"
 64 '--message has no effect with --resume'                     dlock --resume --message=why job
-64 'stores no record, which --pause needs'                     dlock --lock-file="$T/file" --pause=5s --message=why
-64 'only one of them'                                          dlock --pause=5s --resume --message=why job
-64 "--wait-replicas: 'x': it must be a whole number"           dlock --wait-replicas=x job touch "$T/ran"
+64 '--pause needs a record of the lock'                     dlock --lock-file="$T/file" --pause=5s --message=why
+64 '--pause and --resume cannot be combined'                                          dlock --pause=5s --resume --message=why job
+64 "--wait-replicas: 'x': must be a whole number"           dlock --wait-replicas=x job touch "$T/ran"
 64 "--wait-replicas: '101'"                                    dlock --wait-replicas=101 job touch "$T/ran"
 64 '--wait-replicas has no effect with --status'               dlock --wait-replicas=1 --status job
 78 "DLOCK_WAIT_REPLICAS: '-1'"                                 env DLOCK_WAIT_REPLICAS=-1 dlock job touch "$T/ran"
@@ -197,6 +197,6 @@ P
         mount --bind /dev/null '$T/dev/null' && mount --bind /dev/urandom '$T/dev/urandom' &&
         mount --rbind '$T/dev' /dev && exec python3 '$T/logger.py'"
     equals "${lines[0]} ${lines[-1]}" '0 0'
-    grep -qE '^<78>[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} dlock\[[0-9]+\]: job: started true, pid [0-9]+$' <<<"$output"
+    grep -qE '^<78>[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} dlock\[[0-9]+\]: job: started true [(]pid [0-9]+[)]$' <<<"$output"
     [[ $output != *unasked* ]]
 }

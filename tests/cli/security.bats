@@ -25,7 +25,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         run "${ATTACKER[@]}" env DLOCK_BACKEND=file DLOCK_LOCK_DIR="$OPEN/locks" "$copy" job -- touch "$OPEN/ran"
         [ "$status" -ne 0 ] || ! findmnt -nT "$T" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
         equals "$status" 77
-        [[ $output == 'dlock: it has more rights than its caller (set-user-ID'*'chmod ug-s'* ]]
+        [[ $output == 'dlock: dlock has more rights than its caller (set-user-ID'*'chmod ug-s'* ]]
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --status job
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --version
         # The refusal comes before dlock reads options, variables or a configuration file.
@@ -137,7 +137,7 @@ P
     not "${ATTACKER[@]}" rm -f "$file"
     not "${ATTACKER[@]}" mv "$file" "$OPEN/away"
     not "${ATTACKER[@]}" flock -n "$file" true
-    fails_with 77 'cannot open .*Permission denied; it belongs to user root; locks of several users need --lock-file=PATH or Redis;' \
+    fails_with 77 'cannot open .*Permission denied; the file belongs to user root; use --lock-file=PATH or Redis for locks of several users;' \
         "${ATTACKER[@]}" "$DLOCK" --backend=file --lock-dir="$OPEN" -n job -- true
     local action
     for action in --force-release --status --release=x; do
@@ -153,7 +153,7 @@ P
 @test "the way to share a lock between users that --doctor suggests works" {
     attacked
     run dlock --doctor --backend=file --lock-dir="$T/locks"
-    [[ $output == *'they have another directory'*'--lock-file=PATH, a file that all of them can open, or Redis'* ]]
+    [[ $output == *'other users have directories of their own'*'--lock-file=PATH, a file that all of them can open, or Redis'* ]]
     "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" -- touch "$OPEN/ran"
     hold_lock '' --lock-file="$OPEN/all"
     rm "$OPEN/ran"
@@ -177,12 +177,12 @@ P
 @test "--report follows no link made by another user, but follows the user's own and root's" {
     attacked
     "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/report"
-    fails_with 77 'cannot open the report .*(a link that another user has made|Permission denied)' \
+    fails_with 77 'cannot open the report file .*(a symbolic link that another user created|Permission denied)' \
         dlock --backend=file --lock-dir="$T/locks" --report="$OPEN/report" job -- touch "$T/ran"
     mkdir "$T/plain"
     ln -s "$PRECIOUS" "$T/plain/report"
     chown -h 65534 "$T/plain/report"
-    fails_with 77 'cannot open the report .*a link that another user has made' \
+    fails_with 77 'cannot open the report file .*a symbolic link that another user created' \
         dlock --backend=file --lock-dir="$T/locks" --report="$T/plain/report" job -- touch "$T/ran"
     [ ! -e "$T/ran" ]
     untouched
@@ -205,13 +205,13 @@ P
     mkdir -p "$HOME/.config/dlock"
     echo 'backend = file' >"$HOME/.config/dlock/dlock.conf"
     chmod 646 "$HOME/.config/dlock/dlock.conf"
-    fails_with 78 'dlock.conf: others can write to it; use chmod o-w' dlock --lock-dir="$T/locks" job -- touch "$T/ran"
+    fails_with 78 'dlock.conf: others can write to this path; use chmod o-w' dlock --lock-dir="$T/locks" job -- touch "$T/ran"
     [ ! -e "$T/ran" ]
     chmod 664 "$HOME/.config/dlock/dlock.conf"
     dlock --lock-dir="$T/locks" job -- true
     rm "$HOME/.config/dlock/dlock.conf"
     mkfifo "$HOME/.config/dlock/dlock.conf"
-    fails_with 78 'it is not a regular file' timeout 20 "$DLOCK" --backend=file --lock-dir="$T/locks" job -- touch "$T/ran"
+    fails_with 78 'not a regular file' timeout 20 "$DLOCK" --backend=file --lock-dir="$T/locks" job -- touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -221,14 +221,14 @@ P
     mkdir -p "$HOME/.config/dlock"
     echo "lock-dir = $T/theirs" >"$conf"
     chown 65534 "$conf"
-    fails_with 78 'dlock.conf: it belongs to user (nobody|65534): set HOME or XDG_CONFIG_HOME' dlock --backend=file job -- touch "$T/ran"
-    fails_with 78 'it belongs to user' env HOME=/nowhere XDG_CONFIG_HOME="$HOME/.config" dlock --backend=file job -- touch "$T/ran"
+    fails_with 78 'dlock.conf: belongs to user (nobody|65534); set HOME or XDG_CONFIG_HOME' dlock --backend=file job -- touch "$T/ran"
+    fails_with 78 'belongs to user' env HOME=/nowhere XDG_CONFIG_HOME="$HOME/.config" dlock --backend=file job -- touch "$T/ran"
     # Neither variable decides which file is read here.
-    fails_with 78 "dlock.conf: it belongs to user (nobody|65534); it must be yours or root's$" dlock --config="$conf" --backend=file job -- touch "$T/ran"
-    DLOCK_CONFIG=$conf fails_with 78 "it must be yours or root's$" dlock --backend=file job -- touch "$T/ran"
+    fails_with 78 "dlock.conf: belongs to user (nobody|65534), but must belong to you or root$" dlock --config="$conf" --backend=file job -- touch "$T/ran"
+    DLOCK_CONFIG=$conf fails_with 78 "but must belong to you or root$" dlock --backend=file job -- touch "$T/ran"
     chown 0:65534 "$conf"
     chmod 664 "$conf"
-    fails_with 78 'dlock.conf: its group can write to it; use chmod g-w' dlock --backend=file job -- touch "$T/ran"
+    fails_with 78 'dlock.conf: the group can write to this path; use chmod g-w' dlock --backend=file job -- touch "$T/ran"
     [ ! -e "$T/ran" ]
     [ ! -e "$T/theirs" ]
     chmod 644 "$conf"

@@ -278,7 +278,7 @@ for columns in (40, 120, 1000):
     redis set dlock:job theirs >/dev/null
     redis set dlock:other theirs px 600000 >/dev/null
     terminal '
-for name, rest in ("job", ", without an end; you are next"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; you are next"):
+for name, rest in ("job", ", with no time limit; you are next"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; you are next"):
     t = Terminal(["dlock", name, "true"], 200)
     t.until_draws(1)
     assert re.fullmatch(f"waiting for {name}: held by another client{rest}", t.last()), t.last()
@@ -294,7 +294,7 @@ for name, rest in ("job", ", without an end; you are next"), ("other", r", until
 t = Terminal(["dlock", "--retry-for=2s", "-w", "60", "job", "true"], 400)
 t.until_draws(1)
 os.kill(int(os.environ["redis_pid"]), 9)
-t.until(lambda t: re.search("redis.sock.*; tried for another 1s at most", t.last()))
+t.until(lambda t: re.search("redis.sock.*; retrying for up to another 1s", t.last()))
 assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dlock: job: "), t.screen()'
 }
 
@@ -305,10 +305,10 @@ assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dloc
     hold_lock shared --shared
     terminal '
 for name, pattern in (
-    ("slots", "1 of 1 slots are taken; acquired by ann@[^ ]* [(]pid .*[)] since .*, one of those who share it, until"),
-    ("taken", "acquired by ann@[^ ]* [(]pid .*[)] since .*, until .* at the latest"),
-    ("kept", r"released, but kept by --hold-at-least of ann@[^ ]* [(]pid \d+, true[)], until [0-9: +-]*; you are next$"),
-    ("shared", held + " since .*, one of those who share it, until"),
+    ("slots", "1 of 1 slots are taken, one by ann@[^ ]* [(]pid .*; acquired with --acquire[)] since .*, until"),
+    ("taken", "held by ann@[^ ]* [(]pid .*; acquired with --acquire[)] since .*, until .* at the latest"),
+    ("kept", r"released by ann@[^ ]* [(]pid \d+, true[)], but kept until [0-9: +-]* [(]--hold-at-least[)]; you are next$"),
+    ("shared", held.replace("held", "held in shared mode", 1) + " since .*, until"),
 ):
     t = Terminal(["dlock", "--slots=1", name, "true"] if name == "slots" else ["dlock", name, "true"], 400)
     t.until_draws(1)
@@ -339,7 +339,7 @@ t.until_draws(1)
 script = os.environ["SCRIPT"]
 assert f" (pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S* [(]pid {script}, \S*; has ended[)] since [^;]*; it expires at .*\d\d:\d\d:\d\d \+0000; you are next; to release it now: dlock --force-release --prefix=nightly: job"
+text = rf"held by ann@\S* [(]pid {script}, \S*; has ended[)] since [^;]*; the lease ends at .*\d\d:\d\d:\d\d \+0000; you are next; to release the lock now: dlock --force-release --prefix=nightly: job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -356,7 +356,7 @@ assert len(t.screen()) == 1'
     echo $! >"$T/waiter.pid"
     wait_until 10 grep -q "waiting: held by .* [(]pid $pid, .*; you are next" "$T/told"
     kill -KILL "$pid"
-    wait_until 10 grep -qE "[(]pid $pid, .*; has ended[)] since .*; it expires at .*; you are next; to release it now: dlock --force-release job" "$T/told"
+    wait_until 10 grep -qE "[(]pid $pid, .*; has ended[)] since .*; the lease ends at .*; you are next; to release the lock now: dlock --force-release job" "$T/told"
     dlock --force-release job >/dev/null
     wait "$(cat "$T/waiter.pid")"
 }
@@ -377,7 +377,7 @@ assert len(t.screen()) == 1'
     equals "$(grep -vc "requesting " "$T/told")" 3
     end_hold
     wait "$waiter"
-    grep -qE '^dlock: job: taken \(file, fence [0-9]+\) after 2m' "$T/told"
+    grep -qE '^dlock: job: acquired \(file, fence [0-9]+\) after 2m' "$T/told"
     equals "$(grep -c waiting "$T/told")" 3
 }
 
@@ -390,7 +390,7 @@ t.until_draws(2)
 assert re.match(f"waiting( [0-9]s)? for job: {held}", t.last()), t.last()
 t.type(b"\x03")
 assert t.end() == -2 and t.screen() == [], t.screen()
-for action, who in ("--acquire", held), ("--attach", "acquired by ann@"):
+for action, who in ("--acquire", held), ("--attach", "held by ann@[^ ]* [(]pid [0-9]+, dlock; acquired with --acquire[)]"):
     t = Terminal(["sh", "-c", f"dlock {action} -w 60 job >/dev/null; echo $?"], 200)
     t.until_draws(1)
     assert re.match(f"waiting for job: {who}", t.last()), t.last()
@@ -424,11 +424,11 @@ says() {
 }
 
 @test "the line shows a clock that is ahead, another day and an outage clearly; its advice can be pasted into a shell" {
-    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3 [(]pid 4711, rollup.sh[)], without an end'
+    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3 [(]pid 4711, rollup.sh[)], with no time limit'
     says 0 2 since=172800 until=172800 -- '.*[)] since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
     TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
-    says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
-    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3 [(]pid 4711, rollup.sh; has ended[)]; it expires at .*; to release it now: dlock --force-release job'
-    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
-    says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'
+    says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; retrying for up to another 4s'
+    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3 [(]pid 4711, rollup.sh; has ended[)]; the lease ends at .*; to release the lock now: dlock --force-release job'
+    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release the lock now: dlock --force-release --prefix='a b' 'it'.''s a job'"
+    says 0 2 died=1 until=60 shares=1 -- '.*; the lease ends at [^;]*'
 }

@@ -126,7 +126,7 @@ cron_line() { block 'A crontab on 30 hosts, without mails' "$1" crontab | sed -n
     ran mirror
     dlock --force-release mirror >/dev/null
     run cook 'A crontab on 30 hosts, without mails' 1
-    [[ $output == *'mirror: free, released '* ]]
+    [[ $output == *'mirror: free, last released '* ]]
     equals "$(wc -l <runs.json)" 1
     ran mirror
 }
@@ -138,7 +138,7 @@ run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}
     kitchen
     stub mirror
     stub curl
-    fails_with 1 'mirror: not within 1d2h: no run is known' cook 'Did it run tonight?' 1
+    fails_with 1 'mirror: no success within 1d2h: no run is known' cook 'Did it run tonight?' 1
     run sh -c "$(run_line 1)"
     equals "$status $output" '1 '
     dlock mirror -- mirror
@@ -526,17 +526,17 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     is_free nightly
     dlock --hold-at-least=1m held true
     run dlock --status held
-    symptom 'released and kept for another'
+    symptom 'but kept for another'
     dlock --acquire detached >/dev/null
     run dlock --status detached
-    symptom 'acquired, not bound to a process'
+    symptom 'acquired with --acquire'
     dlock --pause=1m --message='disk swap' paused
     run dlock --status paused
     symptom 'paused by'
     redis set dlock:theirs x >/dev/null
     run dlock --status theirs
     symptom 'by another client'
-    symptom 'without an end'
+    symptom 'with no time limit'
     hold_lock nightly
     cook 'When a lock is stuck' 2 >/dev/null
     local status=0

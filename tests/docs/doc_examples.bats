@@ -63,7 +63,7 @@ not_run() {
     cat <<'LIST'
 README.md|./bootstrap --tests && make check|it is what runs this
 README.md|autoreconf -i|the build itself; make distcheck and packaging/check do it from the tarball
-doc/dlock-process.7|dlock: job: it is kept in format 3 by a newer dlock, and dlock|it needs a newer dlock; tests/both/versions.bats has one
+doc/dlock-process.7|dlock: job: stored in format 3 by a newer dlock, but dlock|it needs a newer dlock; tests/both/versions.bats has one
 LIST
 }
 

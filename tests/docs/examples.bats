@@ -40,7 +40,7 @@ frozen_holder_is_refused() {
     wait "$dlock" || status=$?
     equals "$status" 3
     grep -qE 'refused: fence [0-9]+ is older than' "$T/err"
-    grep -q 'dlock: report: the command ran on for .* without the lease' "$T/err"
+    grep -q 'dlock: report: the command ran for .* without the lock' "$T/err"
     equals "$($SHOW)" fresh
 }
 

@@ -168,6 +168,6 @@ for name in told:
             # The longest lease, so that no other option is too long for it; and a name of its own, because of its hold.
             DLOCK_TTL=30d fails_with $status "" dlock "$store" "--$option=$time" "$option-$time" "${command[@]}"
         done
-        fails_with 64 "^dlock: job: --$option: '3x': the unit is unknown" dlock "--$option=3x" job "${command[@]}"
+        fails_with 64 "^dlock: job: --$option: '3x': unknown unit" dlock "--$option=3x" job "${command[@]}"
     done
 }

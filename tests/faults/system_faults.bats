@@ -130,7 +130,7 @@ without() {
     without pread64 error 1 -n job touch "$T/ran"
     equals "$status" 75
     printf 'dlock 1\nexpires 12' | dd of="$T/locks/dlock:job.lock" bs=1 seek=10240 conv=notrunc status=none
-    fails_with 75 'paused by unknown .*: its record cannot be read' dlock -n job touch "$T/ran"
+    fails_with 75 'paused by unknown .*: the record cannot be read' dlock -n job touch "$T/ran"
     [ ! -e "$T/ran" ]
     dlock --resume job
     dlock -n job touch "$T/ran"
@@ -144,7 +144,7 @@ without() {
     without read rest 1 --doctor job
     within 7000 "$start"
     equals "$status" 0
-    [[ $output == *'warn  handed over'*'but not called: no notification arrived'* ]]
+    [[ $output == *'warn  handed over'*'but without a notification: none arrived'* ]]
 }
 
 @test "a closed or full stderr or stdout changes nothing" {

@@ -68,7 +68,7 @@ P
     sleep 3.1 # until then it is in use
     dlock other true
     [[ $(counts other) == *'"takes":1,'* && $(counts job) == *'"takes":0,'* ]]
-    fails_with 1 'it is free' dlock --release --owner=me other
+    fails_with 1 'the lock is free' dlock --release --owner=me other
 }
 
 @test "a release is remembered for its token, and forgotten if that token acquires the lock again" {
@@ -76,15 +76,15 @@ P
     dlock --release --owner=me job
     fails_with 1 'already released$' dlock --release --owner=me job
     fails_with 1 'already released$' dlock --extend --owner=me job
-    fails_with 1 'it is free' dlock --release --owner=you job
-    fails_with 1 'it is free' dlock --release --owner=me other
+    fails_with 1 'the lock is free' dlock --release --owner=you job
+    fails_with 1 'the lock is free' dlock --release --owner=me other
     dlock --acquire --owner=me -t 1h job
     LOGNAME=eve dlock --force-release job
-    fails_with 1 'it is free' dlock --release --owner=you job
+    fails_with 1 'the lock is free' dlock --release --owner=you job
     fails_with 1 "taken away by eve@$(hostname)" dlock --release --owner=me job
     dlock --acquire --owner=me -t 1h job
     rm "$DLOCK_LOCK_DIR"/*job.lock
-    fails_with 1 'it is free' dlock --release --owner=me job
+    fails_with 1 'the lock is free' dlock --release --owner=me job
 }
 
 @test "the fence keeps rising if the table is removed, short, sparse, empty or garbage" {
@@ -136,10 +136,10 @@ P
 @test "a table that is a link, a directory or another user's file: exit 77 or 73, nothing is run" {
     mkdir -m 700 "$T/locks"
     ln -s "$T/elsewhere" "$TABLE"
-    fails_with 77 'cannot keep the fence' dlock job touch "$T/ran"
+    fails_with 77 'cannot store the fence' dlock job touch "$T/ran"
     rm "$TABLE"
     mkdir "$TABLE"
-    fails_with 73 'cannot keep the fence' dlock job touch "$T/ran"
+    fails_with 73 'cannot store the fence' dlock job touch "$T/ran"
     rmdir "$TABLE"
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
     [ ! -e "$T/ran" ] && [ ! -e "$T/elsewhere" ]
@@ -148,10 +148,10 @@ P
 @test "a full disk: no table and no lock, but no crash" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -m 700 "$T/locks"
-    fails_with 73 'cannot keep the fence .*No space left' \
+    fails_with 73 'cannot store the fence .*No space left' \
         unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' && exec dlock job touch '$T/ran'"
     # A table with holes on a disk that has since become full.
-    fails_with 73 'cannot keep the fence .*No space left' unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' &&
+    fails_with 73 'cannot store the fence .*No space left' unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' &&
         truncate -s 393472 '$TABLE' && exec dlock job touch '$T/ran'"
     [ ! -e "$T/ran" ]
 }
@@ -177,7 +177,7 @@ ROWS
 }
 
 @test "a directory whose table was made by a newer dlock is refused, --doctor reports it, and the table stays" {
-    local before newer='it is kept in format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
+    local before newer='stored in format 3 by a newer dlock, but dlock [0-9.]+ supports formats up to 2 only; upgrade dlock on this host'
     "$HELPERS/next/dlock" job true
     before=$(sha256sum "$TABLE")
     table <<'ROWS'

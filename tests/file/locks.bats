@@ -35,7 +35,7 @@ teardown() {
     sed -i 's/^dlock 2$/dlock 1/; s/^end$/message \nslots 0\nslot -1\ndetached 1\nreleased 0\nonce_per 0\nend/' "$file"
     grep -q '^dlock 1$' "$file"
     table <<'ROWS'
-75 "job: acquired by .*" dlock -n -v job true
+75 "job: held by .*" dlock -n -v job true
 0 '^job: held, exclusive' dlock --status job
 0 '' dlock --extend --owner=me -t 2h job
 0 'lease ends in 1h59m' dlock --status job
@@ -87,14 +87,14 @@ ROWS
 @test "a directory that is a link, belongs to another user, is open to others, or cannot be created or written to: exit 77 or 73, nothing is run" {
     mkdir -m 700 "$T/real"
     ln -s "$T/real" "$T/link"
-    fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link" job touch "$T/ran"
-    fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link/" job touch "$T/ran"
+    fails_with 77 'the lock directory .*/link is a symbolic link' dlock --lock-dir="$T/link" job touch "$T/ran"
+    fails_with 77 'the lock directory .*/link is a symbolic link' dlock --lock-dir="$T/link/" job touch "$T/ran"
     # The same for a fallback to a file.
-    fails_with 77 'the lock directory .*/link is a link' \
+    fails_with 77 'the lock directory .*/link is a symbolic link' \
         env -u DLOCK_BACKEND dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
     mkdir -m 700 "$T/open"
     chmod 777 "$T/open"
-    fails_with 77 'can be written to by others' dlock --lock-dir="$T/open" job touch "$T/ran"
+    fails_with 77 'is writable by others' dlock --lock-dir="$T/open" job touch "$T/ran"
     chmod 1777 "$T/open"
     run dlock --lock-dir="$T/open" job true
     [ "$status" -eq 0 ]
@@ -103,9 +103,9 @@ ROWS
         chown 65534 "$T/other"
         fails_with 77 'belongs to another user' dlock --lock-dir="$T/other" job touch "$T/ran"
     fi
-    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/no/such/parent" job touch "$T/ran"
+    fails_with 73 'cannot open or create the lock directory' dlock --lock-dir="$T/no/such/parent" job touch "$T/ran"
     : >"$T/file"
-    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/file" job touch "$T/ran"
+    fails_with 73 'cannot open or create the lock directory' dlock --lock-dir="$T/file" job touch "$T/ran"
     if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
         mkdir -m 700 "$D"
         fails_with 73 'cannot open the lock file .*Read-only file system' \
@@ -125,12 +125,12 @@ ROWS
     equals "$(cat "$T/precious")" precious
     rm "$D/dlock:job.lock"
     mkfifo "$D/dlock:job.lock"
-    fails_with 77 'is not a regular file of ours' dlock --lock-dir="$D" job touch "$T/ran"
+    fails_with 77 'is not a regular file of this user' dlock --lock-dir="$D" job touch "$T/ran"
     if [ "$(id -u)" -eq 0 ]; then
         rm "$D/dlock:job.lock"
         touch "$D/dlock:job.lock"
         chown 4242424 "$D/dlock:job.lock"
-        fails_with 77 'of ours; it belongs to user 4242424; locks of several users need --lock-file=PATH or Redis;' \
+        fails_with 77 'of this user; the file belongs to user 4242424; use --lock-file=PATH or Redis for locks of several users;' \
             dlock --lock-dir="$D" job touch "$T/ran"
     fi
     [ ! -e "$T/ran" ]
@@ -274,7 +274,7 @@ ROWS
     elsewhere 'mount -t tmpfs -o mode=1777 none /tmp
         hold() { rm -f /mnt/at/*; $user /mnt/dlock "$@" job -- sh -c "touch /mnt/at/here; until [ -e /mnt/at/end ]; do sleep 0.01; done" &
             until [ -e /mnt/at/here ]; do sleep 0.01; done; }
-        look() { $user /mnt/dlock "$@" >/mnt/at/out 2>&1 || echo "status $?"; sed "s/^\(dlock: [a-z: ]*is held in [^,]*\).*/\1/; s/  .*//; s/, released.*//; /^$/d" /mnt/at/out; }
+        look() { $user /mnt/dlock "$@" >/mnt/at/out 2>&1 || echo "status $?"; sed "s/^\(dlock: [a-z: ]*is held in [^,]*\).*/\1/; s/  .*//; s/, last released.*//; /^$/d" /mnt/at/out; }
         hold; $user /mnt/dlock --acquire --owner=me -t 1h lease >/dev/null; chmod 1777 /run/lock
         $user /mnt/dlock -n here true
         look --status job; look --wait-until-free job; look --force-release job; look --release --owner=me lease; look --resume job; look --list
@@ -295,7 +295,7 @@ dlock: job: the lock $held
 NAME
 job
 lease
-dlock: the last of these locks are in another default lock directory, which --status NAME names
+dlock: the last of these locks are in another default lock directory; --status NAME shows which
 status 1
 here: free
 status 1
@@ -601,7 +601,7 @@ P
     cd "$T"
     # A stopped holder does not empty the queue. It is found in another way: its process is an ancestor.
     # shellcheck disable=SC2016
-    fails_with 0 'cannot ask the store of the lock that this runs under: too many processes' timeout 20 dlock -t 60 --lock-file=exact -- \
+    fails_with 0 'cannot check the lock that dlock runs under: too many processes' timeout 20 dlock -t 60 --lock-file=exact -- \
         sh -c 'kill -STOP "$PPID"; python3 fill.py; dlock -v --lock-file=exact true; status=$?; kill -CONT "$PPID"; exit "$status"'
 }
 
@@ -610,11 +610,11 @@ P
     run timeout 20 dlock --lock-file=exact --name=job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" echo nested'
     [[ $status -eq 0 && $output == *'job (file)'*'already holds the lock'*nested ]]
     # The lock is the file: one of the same name in another directory is another lock.
-    fails_with 0 ': taken \(file' timeout 20 dlock --lock-file=exact --name=job -- dlock -v job true
+    fails_with 0 ': acquired \(file' timeout 20 dlock --lock-file=exact --name=job -- dlock -v job true
     run timeout 20 dlock --lock-file=exact -- dlock --extend
-    [[ $status -eq 78 && $output == *'stores no record'* ]]
-    fails_with 78 'stores no record, which --release needs' timeout 20 dlock --lock-file=exact --name=job -- dlock --release job
-    fails_with 78 'stores no record, which --extend needs' timeout 20 dlock --lock-file=exact --name=job -- dlock --extend job
+    [[ $status -eq 78 && $output == *'stores none in a --lock-file'* ]]
+    fails_with 78 '--release needs a record of the lock' timeout 20 dlock --lock-file=exact --name=job -- dlock --release job
+    fails_with 78 '--extend needs a record of the lock' timeout 20 dlock --lock-file=exact --name=job -- dlock --extend job
     # The lock is in a directory with a relative path, because Redis is unreachable; it is not tried again.
     env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir='a dir' --fallback=file job -- \
         sh -c 'cd / && dlock -v job echo nested && dlock --extend && dlock --current' >"$T/out" 2>&1
@@ -725,7 +725,7 @@ P
     for where in "--lock-dir=$D job" --lock-file="$D/exact"; do
         rm -f "$T"/held "$T"/held.*
         LD_PRELOAD=$HELPERS/fault_inotify.so hold_lock '' -v -t 1h $where
-        wait_until 10 grep -q 'cannot report changes to the lock at once (no inotify(7) .*every 1s' "$T/held.err"
+        wait_until 10 grep -q 'cannot report changes to the lock (no inotify(7) .*every 1s' "$T/held.err"
         local start=$(now)
         rm "$D/dlock:job.lock" "$D/exact" 2>/dev/null || true
         wait_until 9 grep -q 'the lock is lost' "$T/held.err"
@@ -754,7 +754,7 @@ P
     install -m 755 "$DLOCK" "$T/copy"
     mkdir -m 1777 "$D.shared"
     hold_lock job --lock-dir="$D.shared"
-    fails_with 77 'belongs to user root; locks of several users need --lock-file=PATH or Redis' "${nobody[@]}" --lock-dir="$D.shared" job true
+    fails_with 77 'belongs to user root; use --lock-file=PATH or Redis for locks of several users' "${nobody[@]}" --lock-dir="$D.shared" job true
     fails_with 0 '' "${nobody[@]}" job true
 }
 
@@ -793,7 +793,7 @@ P
     [ ! -e "$T/ran" ]
     run dlock -r "unix://$T/nowhere" --retry-for=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_HELD_BACKEND'
     equals "$status" 0
-    [[ $output == *'Redis is unreachable ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
+    [[ $output == *'Redis is unreachable ('*'No such file'*'); using a file lock instead, which holds on this host only (--fallback=file)'*$'\nfile' ]]
     # The wait goes on without starting again: half of the minute is over when Redis is given up.
     stop_time
     dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; exec sleep 600" 2>/dev/null 3>&- &
@@ -802,9 +802,9 @@ P
     dlock -r "unix://$T/nowhere" -v -w 60 --retry-for=20 --lock-dir="$D" --fallback=file job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     local waiter=$!
     echo "$waiter" >"$T/waiter.pid"
-    wait_until 10 grep -q 'tried for another' "$T/err"
+    wait_until 10 grep -q 'retrying for up to another' "$T/err"
     set_boot "=$((86400 + 30))"
-    wait_until 10 grep -q -e '--fallback=file takes' "$T/err"
+    wait_until 10 grep -q -e '(--fallback=file)' "$T/err"
     waits() { dlock --lock-dir="$D" --backend=file --status --json job | grep '"waiters":1,'; }
     wait_until 10 waits
     set_boot "=$((86400 + 61))"
@@ -821,7 +821,7 @@ P
     # With -n there is no wait for the lock, however long the server did not answer.
     kill -STOP "$(cat "$T/redis.pid")"
     dlock --lock-dir="$D" --backend=file --acquire -t 1h held >/dev/null
-    fails_with 75 'did not answer in time' dlock -n -r "unix://$T/redis.sock" --connect-timeout=200ms --lock-dir="$D" --fallback=file held true
+    fails_with 75 'no answer in time' dlock -n -r "unix://$T/redis.sock" --connect-timeout=200ms --lock-dir="$D" --fallback=file held true
     [[ $(dlock --lock-dir="$D" --backend=file --status --json held) == *'"conflicts":1,'*'"waited":0.000,'* ]]
 }
 
@@ -837,7 +837,7 @@ P
     fails_with 1 "^$file: free" dlock --status --lock-file="$file"
     fails_with 64 'no command given' dlock --lock-file="$file" --
     fails_with 64 "--lock-file: '': the path is empty" dlock --lock-file= -- touch "$T/ran"
-    fails_with 0 'ttl infinity .*ran' sh -c "dlock -v --lock-file='$file' --ttl=infinity -- echo ran 2>&1 | tr '\n' ' '"
+    fails_with 0 'TTL infinity .*ran' sh -c "dlock -v --lock-file='$file' --ttl=infinity -- echo ran 2>&1 | tr '\n' ' '"
     hold held
     dlock --lock-file="$file" -t infinity -- "$T/held.sh" >"$T/said" 2>&1 3>&- 4>&- &
     echo $! >"$T/holder.pid"
@@ -847,7 +847,7 @@ P
     end_hold
     wait "$(cat "$T/holder.pid")"
     equals "$(cat "$T/said")" ''
-    fails_with 64 '--ttl: only a --lock-file can have infinity' dlock --ttl=infinity job touch "$T/ran"
+    fails_with 64 '--ttl: infinity needs --lock-file' dlock --ttl=infinity job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

@@ -40,7 +40,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     within 2000 "$start"
     run timeout 20 dlock --status job # --status waits for nobody, and sees the flock(2)
     equals "$status" 0
-    fails_with 69 'another process does not finish' dlock --release --owner=x job
+    fails_with 69 'another process has started to change the lock file' dlock --release --owner=x job
     kill -CONT "$(pid_of frozen)"
     wait_until 10 test -e "$T/frozen"
     fails_with 75 '' dlock -n job echo wrong
@@ -136,7 +136,7 @@ goes_on_after_the_other() {
     LD_PRELOAD=$HELPERS/fault_signal_at_pwrite.so PWRITE_SIGNAL=$STOP dlock --pause=1h --message=why job 3>&- 4>&- &
     echo $! >"$T/frozen.pid"
     wait_until 10 is_frozen frozen
-    fails_with 69 'another process does not finish' dlock --retry-for=0 --resume job
+    fails_with 69 'another process has started to change the lock file' dlock --retry-for=0 --resume job
     equals "$(files)" 1
     kill -CONT "$(pid_of frozen)"
     wait "$(pid_of frozen)"
@@ -445,7 +445,7 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     dlock --acquire --owner=me -t 1h job
     fails_with 75 '' dlock -n job echo wrong
     sed -i 's/^boot .*/boot 00000000-0000-0000-0000-000000000000/' "$F"
-    fails_with 1 'its lease has ended' dlock --extend --owner=me job
+    fails_with 1 'the lease has ended' dlock --extend --owner=me job
     run dlock -n job echo next
     equals "$output" next
     equals "$(files)" 0
@@ -465,12 +465,12 @@ other_boot_id() {
         there=other_boot_id
         [ "$here" = '' ] || there=
         $here dlock --acquire --owner=me -t 1h job
-        fails_with 75 'acquired by' $there dlock -v -n job echo wrong
+        fails_with 75 'held by' $there dlock -v -n job echo wrong
         run $there dlock --extend --owner=me -t 50m job
         equals "$status" 0
         $there dlock --release --owner=me job
         $here dlock --hold-at-least=1h job true
-        fails_with 75 'kept by' $there dlock -v -n job echo wrong
+        fails_with 75 'but kept for' $there dlock -v -n job echo wrong
         dlock --force-release job
     done
     # Inside the container, its own id works as well as any.

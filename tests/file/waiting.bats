@@ -333,7 +333,7 @@ has_marked() {
     mv "$T/above" "$T/elsewhere"
     wait "$(pid_of 1)" || status=$?
     equals "$status" 73
-    grep -q 'cannot open or make the lock directory .*: No such file' "$T/1.err"
+    grep -q 'cannot open or create the lock directory .*: No such file' "$T/1.err"
     status=0
     wait "$(pid_of 2)" || status=$?
     equals "$status" 73
@@ -494,7 +494,7 @@ P
     touch "$T/go_on"
     holds b
     not flock -n "$T/exact" true
-    grep -q 'taken (file' "$T/b.err"
+    grep -q 'acquired (file' "$T/b.err"
     leave b
 }
 

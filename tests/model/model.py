@@ -852,7 +852,7 @@ class World:
         if lease.process is not None:
             self.holders.remove(lease.process)
             self.loose.append(lease.process)
-            if not lease.process.says("runs on without the lock"):
+            if not lease.process.says("keeps running without the lock"):
                 raise Wrong("not told", "its command's dlock does not see that the lock was released")
 
     def do_force(self, lock, _step):

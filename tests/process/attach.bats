@@ -82,7 +82,7 @@ open(os.environ["T"] + "/zombie", "w").write(str(pid))
 time.sleep(60)' 3>&- 4>&- &
     echo $! >"$T/python.pid"
     wait_until 10 test -s "$T/zombie"
-    fails_with 64 'has ended .a zombie.' dlock "--attach=$(cat "$T/zombie")" job
+    fails_with 64 'has already ended .it is a zombie.' dlock "--attach=$(cat "$T/zombie")" job
     local thread
     thread=$(for task in /proc/[0-9]*/task/*; do [ "${task##*/}" = "$(cut -d/ -f3 <<<"$task")" ] || { echo "${task##*/}"; break; }; done)
     [ -z "$thread" ] || fails_with 64 "$thread is a thread, not a process" dlock "--attach=$thread" job
@@ -122,7 +122,7 @@ time.sleep(60)' 3>&- 4>&- &
     rm "$T/status"
     setsid sh -c '(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; exec dlock --attach job) 2>"$T/err" & exit' 3>&- 4>&-
     wait_until 10 test -s "$T/err"
-    grep -q 'the process that called dlock has ended, or is pid 1 (--attach=1 is for that); nothing is locked' "$T/err"
+    grep -q 'the process that called dlock has ended, or is pid 1 (use --attach=1 for pid 1); nothing is locked' "$T/err"
     released
 }
 
@@ -132,7 +132,7 @@ time.sleep(60)' 3>&- 4>&- &
         rm -f "$T/err" "$T/status"
         FAULT_CALL=$call sh -c 'LD_PRELOAD=$HELPERS/fault_caller_ends.so dlock --attach job 2>"$T/err"; exit' 3>&- 4>&- || true
         wait_until 10 test -s "$T/err"
-        grep -qE '(there is no process [0-9]+|the process that called dlock has ended.*|\(a zombie\)); nothing is locked' "$T/err"
+        grep -qE '(there is no process [0-9]+|the process that called dlock has ended.*|\(it is a zombie\)); nothing is locked' "$T/err"
         is_clean job
         is_unguarded
     done
@@ -140,7 +140,7 @@ time.sleep(60)' 3>&- 4>&- &
 
 @test "a process that adopted dlock is not its caller: a process of another session is attached to only by its number" {
     # As if the shell that called had ended and dlock had been adopted by a service manager.
-    fails_with 64 'the process that called dlock has ended, or is of another session \(--attach=PID is for that\); nothing is locked' \
+    fails_with 64 'the process that called dlock has ended, or belongs to another session \(use --attach=PID to name a process\); nothing is locked' \
         setsid -w dlock --attach job
     is_clean job
     sleep 600 3>&- 4>&- &

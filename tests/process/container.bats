@@ -20,7 +20,7 @@ contain() {
 
 @test "under unshare -p without -f, where the command could outlive dlock, nothing is run: exit 71 with the reason" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers, which start processes of their own'
-    fails_with 71 'cannot run touch: it would be in a new pid namespace; use unshare -f' \
+    fails_with 71 'cannot run touch: the command would run in a new pid namespace; use unshare -f' \
         unshare -p dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
@@ -119,9 +119,9 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexist
         '"$user"' "$DLOCK" -w 2.5s job true; echo "status $?"; '"$user"' "$DLOCK" --status job'
     echo "$output"
     local alive=${output%%killed*} ended=${output##*alive}
-    [[ $alive == *"waiting 1s: held by root@"*" (pid "*", sh; /proc hides it) since "*"status 75"*", sh; /proc hides it) since "*'"alive":null'* ]]
+    [[ $alive == *"waiting 1s: held by root@"*" (pid "*", sh; hidden by /proc) since "*"status 75"*", sh; hidden by /proc) since "*'"alive":null'* ]]
     [[ $alive != *'has ended'* && $alive != *force-release* ]]
-    [[ $ended == *', sh; has ended) since '*'; it expires at '*'; to release it now: dlock --force-release job'*"status 75"*', sh; has ended) since '* ]]
+    [[ $ended == *', sh; has ended) since '*'; the lease ends at '*'; to release the lock now: dlock --force-release job'*"status 75"*', sh; has ended) since '* ]]
 }
 
 @test "processes that the command starts as another user, and /proc hides, are stopped and waited for" {
@@ -219,8 +219,8 @@ end_first() {
     for store in file redis; do
         use_store "$store"
         first "exec dlock -t 60s job -- sh -c '$stay; dlock --current >\"\$T/own\"'"
-        fails_with 64 'does not run under that lock' second dlock --release job
-        fails_with 64 'does not run under that lock' second dlock --extend -t 1s job
+        fails_with 64 'does not run under the lock' second dlock --release job
+        fails_with 64 'does not run under the lock' second dlock --extend -t 1s job
         end_first
         grep -q job "$T/own"
         rm "$T/own"
@@ -239,7 +239,7 @@ end_first() {
     # In a namespace of its own, so that without the check no other process is in danger.
     run timeout 20 unshare -pf --mount-proc --kill-child sh -c 'setsid -w dlock --attach=1 -t 60s job; echo "$?"; dlock --status -q job; echo "$?"'
     equals "$status" 0
-    [[ $output == *'pid 1 is of another session, '*'; nothing is locked'*$'\n64\n1' ]]
+    [[ $output == *'pid 1 belongs to another session '*'; nothing is locked'*$'\n64\n1' ]]
     run timeout 20 unshare -pf --mount-proc --kill-child setsid -w sh -c 'dlock --attach=1 -t 60s job; echo "$?"'
     equals "$status $output" '0 0'
 }

@@ -94,7 +94,7 @@ let_go() {
     not grep -q "started $T/slow" "$T/out"
     : >"$T/slow.go"
     wait_until 5 test -e "$T/ran"
-    wait_until 5 grep -q "started $T/slow, pid" "$T/out"
+    wait_until 5 grep -q "started $T/slow (pid" "$T/out"
     kill -TERM "$dlock"
     wait_until 5 gone "$dlock"
 }
@@ -150,7 +150,7 @@ fails_late() {
     not grep -q started "$T/out"
     kill -CONT "$dlock"
     wait "$dlock"
-    [[ $(cat "$T/out") == *"started $T/slow, pid $child"*'ended with status 0'* ]]
+    [[ $(cat "$T/out") == *"started $T/slow (pid $child)"*'exited with status 0'* ]]
 }
 
 @test "a failing exec in the memory shared with dlock leaves dlock's errno unchanged" {

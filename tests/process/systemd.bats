@@ -156,7 +156,7 @@ P
 @test "a stop is reported to the service manager" {
     manager
     fails_with 124 '' dlock -t 300ms job sleep 60
-    wait_until 10 told '^STATUS=the lock job has ended; stopping the command'
+    wait_until 10 told '^STATUS=the lock job is no longer held; stopping the command'
 }
 
 @test "a NOTIFY_SOCKET that is nonsense, gone or full changes nothing" {

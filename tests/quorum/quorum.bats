@@ -92,7 +92,7 @@ ends_with() {
     quorum 4
     far 120 1 2 3 4
     local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
-    DLOCK_REDIS=$all fails_with 0 'taken .*on [34] of 5 servers' dlock -v --retry-for=0 job true
+    DLOCK_REDIS=$all fails_with 0 'acquired .*on [34] of 5 servers' dlock -v --retry-for=0 job true
     export DLOCK_REDIS="$(url far1) $(url far2) $(url far3)"
     hold_lock job --ttl=10
     wait_until 10 is_held_on 3
@@ -125,7 +125,7 @@ ends_with() {
     equals "$backend" redis
     end_hold
     ends_with 0 "$HOLDER"
-    grep -qE "taken \(redis, fence $fence, on [23] of 3 servers.*\) after" "$T/held.err"
+    grep -qE "acquired \(redis, fence $fence, on [23] of 3 servers.*\) after" "$T/held.err"
     for i in 1 2 3; do is_free_on $i; done
 }
 
@@ -155,9 +155,9 @@ ends_with() {
 
 @test "invalid quorums are refused: two servers, one of them listed twice, too many, --slots" {
     fails_with 64 '--redis: a quorum needs at least 3 servers, not 2' dlock -r unix:///a -r unix:///b job touch "$T/ran"
-    fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
+    fails_with 64 '--redis: URL 3: .*is the same server as URL 1' \
         dlock -r redis://one:6379/1 -r unix:///a -r redis://ONE/2 job touch "$T/ran"
-    fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
+    fails_with 64 '--redis: URL 3: .*is the same server as URL 1' \
         dlock -r rediss://one -r rediss://two -r rediss://one/2 job touch "$T/ran"
     fails_with 64 'more than 15 servers' dlock -r "$(printf 'unix:///%s ' {1..16})" job touch "$T/ran"
     fails_with 64 'URL 2: ftp:// is an unknown scheme' dlock -r unix:///a -r ftp://x -r unix:///b job touch "$T/ran"
@@ -172,7 +172,7 @@ ends_with() {
     ln -s 1.sock "$T/alias.sock"
     ln -s 1.sock "$T/other.sock"
     DLOCK_REDIS="$(url 1) $(url alias) $(url other)" fails_with 78 \
-        '2 of 3 servers cannot be reached.*it is the server of another URL under another name' dlock job touch "$T/ran"
+        '2 of 3 servers cannot be reached.*this is the server of another URL, under another name' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free_on 1
     DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the server of another URL' dlock -v job true
@@ -191,7 +191,7 @@ ends_with() {
     echo -3600 >"$T/wall_clock"
     on 1 del dlock:job
     ends_with 78 "$waiter"
-    grep -q 'it is the server of another URL under another name' "$T/err"
+    grep -q 'this is the server of another URL, under another name' "$T/err"
     [ ! -e "$T/ran" ]
     is_free_on 1
 }
@@ -287,7 +287,7 @@ far() {
     quorum 3
     freeze 2
     local start=$(now)
-    fails_with 0 'on 2 of 3 servers; unix://.*/2.sock\?db=0: it was slower than the others' \
+    fails_with 0 'on 2 of 3 servers; unix://.*/2.sock\?db=0: slower than the other servers' \
         dlock -v --connect-timeout=20 job true
     within 0 "$start"
     kill -CONT "$(cat "$T/2.pid")"
@@ -383,7 +383,7 @@ far() {
     on 3 set dlock:job another
     ends_with 124 "$HOLDER"
     within 2000 "$start" # the next check is after ten seconds
-    grep -qE '2 of 3 servers do not grant it: .*(1|2).sock' "$T/held.err"
+    grep -qE '2 of 3 servers do not grant the lock: .*(1|2).sock' "$T/held.err"
     wait_until 5 is_free_on 2
     is_free_on 1
     equals "$(on 3 get dlock:job)" another
@@ -395,7 +395,7 @@ is_stopped() {
     wait_until 10 gone "$(cat "$T/held")"
     within 2000 "$start" # the next check is after ten seconds
     ends_with 124 "$HOLDER"
-    grep -qE '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock' "$T/held.err"
+    grep -qE '2 of 3 servers do not grant the lock: .*2.sock.* is gone; .*3.sock' "$T/held.err"
     is_free_on 1
 }
 
@@ -502,11 +502,11 @@ ahead() {
         mv "$T/fake.sock" "$T/fake$i.sock"
     done
     export DLOCK_REDIS="unix://$T/fake1.sock unix://$T/fake2.sock $(url none)"
-    fails_with 69 'the release has not reached 2 of 3 servers; there the lock is held until its lease ends: ' \
+    fails_with 69 'the release did not reach 2 of 3 servers; there, the lock is held until its lease ends: ' \
         dlock --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     for i in 1 2; do is_held_on $i; done
-    fails_with 0 'the release has not reached 2 of 3 servers' dlock --retry-for=0 --fallback=file --lock-dir="$T/locks" next true
+    fails_with 0 'the release did not reach 2 of 3 servers' dlock --retry-for=0 --fallback=file --lock-dir="$T/locks" next true
     # After the end of the lease the message does not say so.
     fails_with 69 'the command was not run' dlock --ttl=1s --retry-for=3s short touch "$T/ran"
     [[ $output != *'is held until'* ]]
@@ -630,7 +630,7 @@ asked_twice() {
 @test "a lock on a minority is no lock: --status says so, it blocks nobody, and --force-release removes it" {
     quorum 3
     on 2 set dlock:job another px 100000
-    fails_with 1 'on 1 of 3 servers another client holds it, which is no lock' dlock --status job
+    fails_with 1 'another client holds the lock on 1 of 3 servers, which is not a majority' dlock --status job
     dlock job true
     equals "$(on 2 get dlock:job)" another
     [ -z "$(dlock --list)" ]
@@ -650,7 +650,7 @@ asked_twice() {
     on 2 set dlock:job second px 100000
     fails_with 75 '' dlock -n job touch "$T/ran"
     run dlock --status job
-    [[ $status = 0 && $output == *'job: held'*'another client'*'on 2 of 3 servers others hold it, none of them on a majority'* ]]
+    [[ $status = 0 && $output == *'job: held'*'another client'*'other clients hold the lock on 2 of 3 servers, but none has a majority'* ]]
     fails_with 0 '^job ' dlock --list
     fails_with 75 'held by another client' dlock -v --wait-until-free -n job
     dlock --force-release job
@@ -662,7 +662,7 @@ asked_twice() {
     quorum 3
     dlock --pause=600s --message=why job
     freeze 3
-    fails_with 69 "the end of the pause has not reached 1 of 3 servers; there it may last: .*$T/3.sock.*; repeat --resume" \
+    fails_with 69 "the end of the pause did not reach 1 of 3 servers; there, the pause may last: .*$T/3.sock.*; repeat --resume" \
         dlock --resume --retry-for=0 job
     fails_with 0 'ran' dlock -n job echo ran
     fails_with 69 "$T/3.sock" dlock --resume --retry-for=0 job # nor is it known whether the lock is paused
@@ -775,8 +775,8 @@ asked_twice() {
     fails_with 69 '1 of 3 servers cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 3
     wait_until 20 redis_answers 3
-    fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
-    fails_with 1 '2 of 3 servers do not grant it' dlock --extend --owner="$token" --ttl=2h job
+    fails_with 1 '2 of 3 servers do not grant the lock: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
+    fails_with 1 '2 of 3 servers do not grant the lock' dlock --extend --owner="$token" --ttl=2h job
     # What a minority still holds ends when it would have ended anyway.
     [ "$(on 1 pttl dlock:job)" -le 100000 ]
 }
@@ -785,7 +785,7 @@ asked_twice() {
     quorum 3
     local server
     for server in 1 2 3; do on "$server" config set requirepass x; done
-    fails_with 77 'it requires a password.*\.\.\.; unix:' dlock -n job touch "$T/ran"
+    fails_with 77 'the server requires a password.*\.\.\.; unix:' dlock -n job touch "$T/ran"
 }
 
 @test "one server holds the lock, one does not, one is down: the lock is never reported as free" {
@@ -794,7 +794,7 @@ asked_twice() {
     on 2 del dlock:job
     fails_with 0 '' dlock -q --status job
     stop_redis 3
-    fails_with 69 'on 1 of 3 servers .* holds it, which may be a lock' dlock --status --retry-for=0 job
+    fails_with 69 ' holds the lock on 1 of 3 servers, which may be a majority' dlock --status --retry-for=0 job
     fails_with 69 'may be a lock' dlock --wait-until-free --retry-for=0 job
     [[ $(dlock --list) == *job* ]]
 }
@@ -837,8 +837,8 @@ released_on() {
     on 2 flushall
     wait_until 10 gone "$(cat "$T/held")"
     ends_with 124 "$HOLDER"
-    grep -q '2 of 3 servers do not grant it' "$T/held.err"
-    not grep -q 'runs on' "$T/held.err"
+    grep -q '2 of 3 servers do not grant the lock' "$T/held.err"
+    not grep -q 'keeps running' "$T/held.err"
 }
 
 @test "a release reaches one server after the other: the command runs on and is not stopped" {
@@ -848,9 +848,9 @@ released_on() {
     released_on 1 2 3 4 5
     released_on 2 3 4 5
     kill -0 "$HOLDER"
-    not grep -q 'runs on' "$T/held.err"
+    not grep -q 'keeps running' "$T/held.err"
     dlock -r "$(url 3)" --release --owner=mine job
-    wait_until 10 grep -q 'released with its own token' "$T/held.err"
+    wait_until 10 grep -q 'released with the owner token' "$T/held.err"
     end_hold
     ends_with 0 "$HOLDER"
 }
@@ -873,7 +873,7 @@ released_on() {
 
 @test "a release that does not reach one server is reported only with -v, and the next process acquires the lock" {
     quorum 3
-    local left='the release has not reached 1 of 3 servers; there the lock is held until its lease ends: unix://.*/3.sock'
+    local left='the release did not reach 1 of 3 servers; there, the lock is held until its lease ends: unix://.*/3.sock'
     hold_lock job -v --owner=mine
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
     freeze 3
@@ -909,7 +909,7 @@ released_on() {
 @test "--shared: many processes share the lock, and an exclusive request waits for all of them" {
     quorum 3
     hold_lock job --shared
-    fails_with 0 'taken .*of 3 servers' dlock -s -v job true
+    fails_with 0 'acquired .*of 3 servers' dlock -s -v job true
     fails_with 75 'share' dlock -nv job touch "$T/ran"
     dlock job sh -c 'touch $T/alone' 3>&- 4>&- &
     local waiter=$!
@@ -1044,7 +1044,7 @@ runs_on_all() {
     serve 3
     wait_until 20 redis_answers 3
     stop_redis 1
-    fails_with 75 'the last success began .* ago on .* \(--once-per\)' dlock -v -n --once-per=1h job true
+    fails_with 75 'the last successful run started .* ago on .* \(--once-per=1h\)' dlock -v -n --once-per=1h job true
     wait_until 10 is_free_on 3
     equals "$(status '(s["last_run"]["status"], s["skipped_since"])')" '(0, 1)'
 }
@@ -1078,7 +1078,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     taken=$(date +%s)
     kill -CONT "$(cat "$T/1.pid")" "$(cat "$T/2.pid")"
     wait "$dlock"
-    fails_with 75 'kept by --hold-at-least' dlock -n -v job touch "$T/ran"
+    fails_with 75 'but kept for another' dlock -n -v job touch "$T/ran"
     [ "$(date +%s -d "$(status 's["last_success"]["began_at"]')")" -ge "$taken" ]
 }
 
@@ -1115,7 +1115,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
 }
 
 @test "a server with a newer format counts as refusing and is left alone: a majority of the others is enough" {
-    local i newer='format 3 by a newer dlock, and dlock [0-9.]+ knows no format above 2: upgrade dlock on this host'
+    local i newer='format 3 by a newer dlock, but dlock [0-9.]+ supports formats up to 2 only; upgrade dlock on this host'
     quorum 3
     dlock job true
     DLOCK_REDIS=$(url 1) "$HELPERS/next/dlock" job true
@@ -1131,7 +1131,7 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     fails_with 78 "$newer" dlock --release --owner=me job
     fails_with 78 "$newer" dlock --force-release job
     dlock --acquire -t 60s later
-    fails_with 0 'format 3, of a newer dlock' dlock --list
+    fails_with 0 'format 3, written by a newer dlock' dlock --list
     grep -q '^later .* exclusive ' <<<"$output"
     equals "$("$HELPERS/next/dlock" --status --json job | grep -o '"locked":[a-z]*')" '"locked":true'
     [ ! -e "$T/ran" ]

@@ -22,7 +22,7 @@ without() {
 names() {
     local command=$1 start=$(now)
     shift
-    fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\)).*dlock-redis\\(7\\)" \
+    fails_with 77 "the server refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\)).*dlock-redis\\(7\\)" \
         dlock --fallback=file "$@" job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
@@ -33,7 +33,7 @@ names() {
 not_served() {
     local command=$1
     shift
-    fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\))" dlock "$@"
+    fails_with 77 "the server refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\))" dlock "$@"
 }
 
 @test "without a permission needed to acquire: exit 77 naming the user and the command, nothing is run, nothing is left" {
@@ -108,17 +108,17 @@ not_served() {
 }
 
 @test "keys that the user may not access: exit 77 naming the keys" {
-    fails_with 77 'the user locker, which needs the keys other:job and \{other:job\}:\*: it answered: NOPERM' \
+    fails_with 77 'the user locker \(missing: the keys other:job and \{other:job\}:\*\): NOPERM' \
         dlock --prefix=other: job touch "$T/ran"
     redis acl setuser locker resetkeys '~dlock:*' >/dev/null
-    fails_with 77 'which needs the keys dlock:job and \{dlock:job\}:\*' dlock job touch "$T/ran"
+    fails_with 77 'missing: the keys dlock:job and \{dlock:job\}:\*' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis exists dlock:job)" 0
 }
 
 @test "a user without SELECT on another database: exit 77, nothing is written to database 0" {
     without select
-    DLOCK_REDIS+='?db=2' fails_with 77 "user locker: it answered: NOPERM .*'select'" dlock job touch "$T/ran"
+    DLOCK_REDIS+='?db=2' fails_with 77 "user locker: NOPERM .*'select'" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis exists dlock:job)" 0
 }
@@ -147,7 +147,7 @@ not_served() {
         redis acl setuser locker "-$word" >/dev/null
         run dlock -v -w 1.6 job true # the first waiter subscribes once more, within a second
         equals "$status" 75
-        [[ $output == *"cannot notify waiters, and is polled: ${word^^}: "* ]]
+        [[ $output == *"cannot notify waiters (${word^^}: "* ]]
     done
     run dlock -w 0.2 job true
     [[ $status = 75 && $output != *'cannot notify'* ]]
@@ -187,14 +187,14 @@ not_served() {
 
 @test "a sharer that cannot be read still holds the lock, however the server words its refusal" {
     start_redis other --rename-command ZRANGE ''
-    fails_with 78 'it answered: ERR Unknown .*called from script.*\(ZRANGE\)' \
+    fails_with 78 'the server answered: ERR Unknown .*called from script.*\(ZRANGE\)' \
         dlock --fallback=file -r "unix://$T/other.sock" -s job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
 @test "a command missing on the server is no outage: exit 78 naming the command, no fallback to a file" {
     start_redis other --rename-command HSET ''
-    fails_with 78 'it does not know the command HSET: it answered: ERR Unknown .*called from script;' \
+    fails_with 78 'the server does not know the command HSET: ERR Unknown .*called from script;' \
         dlock --fallback=file -r "unix://$T/other.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

@@ -161,7 +161,7 @@ end_move() {
 @test "a name whose keys would fall into two slots is refused, and the message says why" {
     local lock
     for lock in 'a}b' '{}x' 'foo{}{bar}'; do
-        fails_with 78 "the key dlock:.* cannot be a lock in a Cluster: with a '}' and no \{tag\}" dlock "$lock" touch "$T/ran"
+        fails_with 78 "the key dlock:.* cannot be a lock in a Cluster: the key contains '}' but no \{tag\}" dlock "$lock" touch "$T/ran"
         [[ $output == *"dlock:$lock"* ]]
         fails_with 78 'cannot be a lock' dlock --status "$lock"
     done
@@ -240,7 +240,7 @@ waiting() {
     end_hold
     wait "$HOLDER"
     for node in 1 2 3; do equals "$(cli $node acl log | grep -cx locker)" 0; done
-    fails_with 77 'node 127.0.0.1:[0-9]*: it refuses the user locker .*WRONGPASS' \
+    fails_with 77 'node 127.0.0.1:[0-9]*: the server refuses the user locker .*WRONGPASS' \
         dlock -r "redis+cluster://locker:wrong@127.0.0.1:${PORT[1]}" "$lock" true
 }
 
@@ -381,7 +381,7 @@ all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ];
     lock=$(name 3) slot=$(slot "$lock")
     dlock "$lock" true # leaves the meta key
     begin_move "$slot" 3 1
-    fails_with 69 'node 127.0.0.1:[0-9]+: the slot of the key is being moved; it answered: TRYAGAIN' dlock --connect-timeout=300ms --retry-for=300ms "$lock" touch "$T/ran"
+    fails_with 69 'node 127.0.0.1:[0-9]+: the server answered: TRYAGAIN .*; the slot of the key is being moved' dlock --connect-timeout=300ms --retry-for=300ms "$lock" touch "$T/ran"
     for key in $(keys_of "$slot" 3); do move_key "$key" 3 1; done
     fails_with 69 'TRYAGAIN' dlock --connect-timeout=300ms --retry-for=300ms -s "$lock" touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -448,7 +448,7 @@ idle() {
     cli 3 cluster setslot "$slot" stable
     equals "$status" 0
     equals "$(wc -l <"$T/held.err")" 1
-    grep -qE "the lock could not be released: .*: node 127.0.0.1:${PORT[3]}: the slot of the key is being moved; it answered: TRYAGAIN .*; it is held until its lease ends" "$T/held.err"
+    grep -qE "the lock could not be released: .*: node 127.0.0.1:${PORT[3]}: the server answered: TRYAGAIN .*; the slot of the key is being moved; the lock stays held until its lease ends" "$T/held.err"
     fails_with 75 '' dlock -n "$lock" true
     dlock --force-release "$lock"
 }
@@ -499,7 +499,7 @@ ask_all() {
     for number in "${!all[@]}"; do
         echo "${all[number]}: $(cat "$T/status.$number" "$T/said.$number")"
         equals "$(cat "$T/status.$number")" 69
-        grep -q 'the slot of the key is being moved; it answered: TRYAGAIN Multiple' "$T/said.$number"
+        grep -q 'the server answered: TRYAGAIN Multiple' "$T/said.$number"
     done
     asked=$(grep -c . "$T/scripts")
     echo "asked $asked times"
@@ -545,7 +545,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     hold_lock "$lock" -t 3s --grace=1s
     kill -KILL "$(cat "$BATS_FILE_TMPDIR/node4/pid")"
     wait_until 5 not node_is 4 PONG ping
-    fails_with 69 'the Cluster has the key there, and Connection refused|node .*: Connection refused' \
+    fails_with 69 'the key is on this node, but Connection refused|node .*: Connection refused' \
         dlock --retry-for=0 "$lock" touch "$T/ran"
     # Another test may have killed its node as well, and that node may be found first.
     fails_with 69 "redis\+cluster://(127.0.0.1:${PORT[4]}|[a-z0-9.]*:${PORT[6]}): node .*: Connection refused" dlock --retry-for=0 --list
@@ -585,7 +585,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     slot=$(slot job)
     for kind in MOVED ASK; do
         fake_nodes "$kind $slot 127.0.0.1:@2" "$kind $slot :@1"
-        fails_with 69 "redirected 16 times, and now by: $kind $slot" \
+        fails_with 69 "redirected 16 times, last by: $kind $slot" \
             dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 job touch "$T/ran"
         equals "$(grep -c . "$T/scripts")" 17
         end_fakes
@@ -595,7 +595,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     end_fakes
     # Each redirection is in time, but not all of them together.
     fake_nodes "0.3 MOVED $slot :@2" "0.3 MOVED $slot :@1"
-    fails_with 69 'redirected [12] times until time was out' \
+    fails_with 69 'redirected [12] times until time ran out' \
         dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --connect-timeout=500ms --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -608,7 +608,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
         'MOVED x :@1' "ASK 99999999999999999999 :@1" "ASK $slot $(printf 'h%.0s' {1..300}):@1" "MOVED $slot a b:@1" \
         "MOVED $slot $(printf '1%.0s' {1..90000})"
     for node in "${FAKE[@]}"; do
-        fails_with 69 'its redirection is not understood: (MOVED|ASK) ' \
+        fails_with 69 'unknown redirection: (MOVED|ASK) ' \
             dlock -n -r "redis+cluster://127.0.0.1:$node" --retry-for=0 job touch "$T/ran"
     done
     [ ! -e "$T/ran" ]
@@ -621,7 +621,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
         fake_nodes "$error" "MOVED $slot 127.0.0.1:@1" # the redirection is not believed while that node is down
         run dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${PORT[1]}" "$lock" echo ran
         equals "$status $output" '0 ran'
-        fails_with 69 "node 127.0.0.1:${FAKE[0]}: (it answered|the Cluster has the key there, and it answered): $error; tried [2-9]" \
+        fails_with 69 "node 127.0.0.1:${FAKE[0]}: (the key is on this node, but )?the server answered: $error; tried [2-9]" \
             dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${FAKE[1]}" --retry-for=500ms "$lock" touch "$T/ran"
         end_fakes
     done
@@ -642,7 +642,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
 }
 
 @test "a Cluster node given as redis:// is refused with advice on the URL to use" {
-    fails_with 78 'a node of a Cluster; use redis\+cluster://; it answered: MOVED' \
+    fails_with 78 'the server answered: MOVED .*; the server is a node of a Cluster; use redis\+cluster://' \
         dlock -r "redis://127.0.0.1:${PORT[1]}" "$(name 2)" touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

@@ -79,7 +79,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
         wait_until 10 gone "$dlock"
         wait "$dlock"
         kill -CONT "$(cat "$T/redis.pid")"
-        grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/err"
+        grep -q 'the lock could not be released: .*; the lock stays held until its lease ends' "$T/err"
     done
 }
 
@@ -103,7 +103,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local status=0 start=$(now)
     wait "$HOLDER" || status=$?
     equals "$status" 0
-    grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
+    grep -q 'the lock could not be released: .*; the lock stays held until its lease ends' "$T/held.err"
     equals "$(wc -l <"$T/held.err")" 1
     # dlock tries for five seconds and no longer.
     within 6000 "$start"
@@ -144,7 +144,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 @test "a server that never answers: exit 69 within the connect timeout" {
     fake_redis mute
     local start=$(now)
-    fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
+    fails_with 69 'no answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
 }
@@ -170,7 +170,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local error
     for error in 'LOADING Redis is loading' 'ERR Error running script: @user_script:3: -READONLY You cannot'; do
         fake_redis "error=$error"
-        fails_with 69 "it answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --retry-for=400ms job touch "$T/ran"
+        fails_with 69 "the server answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --retry-for=400ms job touch "$T/ran"
         [ ! -e "$T/ran" ]
         kill "$(cat "$T/fake.pid")"
     done
@@ -394,7 +394,7 @@ next_keeps_it() {
     sleep 0.5 # a few tries, each refused
     redis script kill
     wait "$dlock"
-    grep -q '^dlock: job: waiting: .*; tried for another [12][0-9]s at most$' "$T/out"
+    grep -q '^dlock: job: waiting: .*; retrying for up to another [12][0-9]s$' "$T/out"
     equals "$(grep -vc '^dlock: job: waiting' "$T/out") $(grep -E '^[01]$' "$T/out" | tr '\n' ' ')" '7 0 1 '
     is_free
     equals "$(redis -n 3 exists dlock:job)" 0

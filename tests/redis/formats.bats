@@ -227,8 +227,8 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
 }
 
 @test "an invalid URL: exit 64 with the valid form and without the password; user, password and path may be percent-encoded" {
-    fails_with 64 '^dlock: job: --redis: the port is not a number from 1 to 65535; redis://' dlock -r redis://host:x job touch "$T/ran"
-    fails_with 64 '^dlock: job: --redis: foo:// is an unknown scheme; redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
+    fails_with 64 '^dlock: job: --redis: the port is not a number from 1 to 65535; expected redis://' dlock -r redis://host:x job touch "$T/ran"
+    fails_with 64 '^dlock: job: --redis: foo:// is an unknown scheme; expected redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
     [[ $output != *topsecret* ]]
     fails_with 64 '--redis: a quorum needs at least 3 servers, not 2' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -277,10 +277,10 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
 @test "nonsense that others write into the slots: the lock counts as held, and others are told so" {
     dlock --acquire --slots=2 -t 60s job
     redis hset '{dlock:job}:meta' slots x
-    fails_with 75 'acquired by .*, one of those who share it' dlock -v -n --slots=2 job touch "$T/ran"
+    fails_with 75 'held in shared mode by ' dlock -v -n --slots=2 job touch "$T/ran"
     redis hset '{dlock:job}:meta' slots 2
     redis set '{dlock:job}:holders' x # the server reports no number for this
-    fails_with 75 'held by ' dlock -v -n --slots=2 job touch "$T/ran"
+    fails_with 75 'held in shared mode by another client' dlock -v -n --slots=2 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

@@ -31,7 +31,7 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
 @test "--list ends even if the server's SCAN never does" {
     redis debug populate 5000 other 10
     fake_redis 'instead=SCAN=*2\r\n$2\r\n17\r\n*0\r\n' "$T/redis.sock"
-    fails_with 69 'its SCAN does not end; tried once' timeout 20 dlock -r "unix://$T/fake.sock" --retry-for=0 --list
+    fails_with 69 'SCAN does not end; tried once' timeout 20 dlock -r "unix://$T/fake.sock" --retry-for=0 --list
 }
 
 @test "--list tells locks, even with a hash tag in the name, from dlock's other keys and from other clients' locks" {
@@ -57,7 +57,7 @@ shared 0
     run dlock --status -v plain
     [[ $status = 0 && $output == *'by another client, lease ends in '*'owner token'* ]]
     run dlock --status -v hash
-    [[ $status = 0 && $output == *'by another client, without an end'* ]]
+    [[ $status = 0 && $output == *'by another client, with no time limit'* ]]
 }
 
 @test "pattern characters in the prefix are taken literally" {

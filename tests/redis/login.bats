@@ -40,12 +40,12 @@ takes() {
     password_file wrong wrong
     DLOCK_PASSWORD_FILE=$T/wrong REDISCLI_AUTH=wrong takes -r "unix://:$PASSWORD@$T/redis.sock"
     CREDENTIALS_DIRECTORY=$T DLOCK_PASSWORD_FILE=$T/nowhere takes -r "unix://bob:$PASSWORD@$T/redis.sock"
-    CREDENTIALS_DIRECTORY=$T fails_with 77 "with the password of $T/wrong: .*WRONGPASS" dlock -r "$URL" --password-file="$T/wrong" job true
+    CREDENTIALS_DIRECTORY=$T fails_with 77 "with the password from $T/wrong: .*WRONGPASS" dlock -r "$URL" --password-file="$T/wrong" job true
     REDISCLI_AUTH=wrong CREDENTIALS_DIRECTORY=$T takes -r "$URL"
     REDISCLI_AUTH=$PASSWORD CREDENTIALS_DIRECTORY=$T/none takes -r "$URL"
     password_file dlock.password wrong
-    REDISCLI_AUTH=$PASSWORD CREDENTIALS_DIRECTORY=$T fails_with 77 'of the credential dlock.password: .*WRONGPASS' dlock -r "$URL" job true
-    REDISCLI_AUTH=wrong fails_with 77 'of REDISCLI_AUTH: .*WRONGPASS' dlock -r "$URL" job true
+    REDISCLI_AUTH=$PASSWORD CREDENTIALS_DIRECTORY=$T fails_with 77 'from the credential dlock.password: .*WRONGPASS' dlock -r "$URL" job true
+    REDISCLI_AUTH=wrong fails_with 77 'from REDISCLI_AUTH: .*WRONGPASS' dlock -r "$URL" job true
     REDISCLI_AUTH='' fails_with 77 'NOAUTH' dlock -r "$URL" job true
 }
 
@@ -56,15 +56,15 @@ takes() {
     REDISCLI_AUTH=$PASSWORD takes -r "unix://bob@$T/redis.sock"
     equals "$(REDISCLI_AUTH=$PASSWORD dlock -r "unix://bob@$T/redis.sock" job -- redis-cli -s "$T/redis.sock" --user bob --pass "$PASSWORD" \
         --no-auth-warning client list | grep -c 'name=dlock .*user=bob')" 1
-    fails_with 77 'refuses the user nobody with the password of ' dlock -r "unix://nobody@$T/redis.sock" --password-file="$T/good" job true
-    fails_with 64 '--redis: there is a user but no password: .*--password-file' dlock -r "unix://bob@$T/redis.sock" job true
-    DLOCK_REDIS=redis://bob@localhost fails_with 78 'DLOCK_REDIS: there is a user but no password' dlock job true
+    fails_with 77 'refuses the user nobody with the password from ' dlock -r "unix://nobody@$T/redis.sock" --password-file="$T/good" job true
+    fails_with 64 '--redis: a user is given, but no password; .*--password-file' dlock -r "unix://bob@$T/redis.sock" job true
+    DLOCK_REDIS=redis://bob@localhost fails_with 78 'DLOCK_REDIS: a user is given, but no password' dlock job true
     fails_with 64 '--redis: the password is empty' dlock -r "unix://bob:@$T/redis.sock" job true
     password_file wrong wrong
     mkdir -p "$T/home/.config/dlock"
     printf 'redis = %s\npassword-file = %s\n' "$URL" "$T/good" >"$T/home/.config/dlock/dlock.conf"
     takes
-    DLOCK_PASSWORD_FILE=$T/wrong fails_with 77 "of $T/wrong" dlock job true
+    DLOCK_PASSWORD_FILE=$T/wrong fails_with 77 "from $T/wrong" dlock job true
     DLOCK_PASSWORD_FILE=$T/wrong takes --password-file="$T/good"
 }
 
@@ -95,9 +95,9 @@ takes() {
     takes -r "unix://:$long@$T/redis.sock"
     for file in "${long}x" "${long}x\r\n" "$long$long"; do
         password_file long "$file"
-        fails_with 78 "the password file $T/long: it is too long" dlock -r "$URL" --password-file="$T/long" job true
+        fails_with 78 "the password file $T/long: too long" dlock -r "$URL" --password-file="$T/long" job true
     done
-    REDISCLI_AUTH=${long}x fails_with 78 'REDISCLI_AUTH: it is too long' dlock -r "$URL" job true
+    REDISCLI_AUTH=${long}x fails_with 78 'REDISCLI_AUTH: too long' dlock -r "$URL" job true
     fails_with 64 '--redis: the password is too long' dlock -r "unix://:${long}x@$T/redis.sock" job true
     [[ $output != *xxx* ]]
 }
@@ -120,20 +120,20 @@ takes() {
     refused 78 'No such file'
     password_file word "$PASSWORD"
     chmod 604 "$T/word"
-    refused 78 'it holds a secret, and others can read it; use chmod o='
+    refused 78 'others can read this secret; use chmod o='
     chmod 600 "$T/word"
     password_file word ''
-    refused 78 'it is empty'
+    refused 78 'the file is empty'
     password_file word '\r\n'
-    refused 78 'it is empty'
+    refused 78 'the file is empty'
     password_file word 'a\0b'
-    refused 78 'there is a NUL in it'
+    refused 78 'the password contains a NUL byte'
     rm "$T/word"
     mkdir -m 700 "$T/word"
-    refused 78 'it is neither a regular file nor a pipe'
+    refused 78 'neither a regular file nor a pipe'
     rmdir "$T/word"
     mkfifo -m 600 "$T/word"
-    refused 78 'it is empty'
+    refused 78 'the file is empty'
     run dlock --json -r "$URL" --password-file="$T/word" job true
     [[ $output == *'"code":"INVALID_CONFIG"'* ]]
     rm "$T/word"
@@ -184,17 +184,17 @@ reads_pipe() {
     status=0
     wait "$READER" || status=$?
     equals "$status" 78
-    grep -q "$T/silent: the pipe had no end within 30s" "$T/said"
+    grep -q "$T/silent: the pipe was not closed within 30s" "$T/said"
 }
 
 @test "a refused login: exit 77 at once, even with --fallback, naming the user and what to do" {
     start_locked
     local start=$(now)
-    fails_with 77 'it requires a password, and none is configured: .*NOAUTH Authentication required; set it in the URL, --password-file' \
+    fails_with 77 'the server requires a password, but none is configured: .*NOAUTH Authentication required; set the password in the URL, --password-file' \
         dlock -r "$URL" --fallback=file job touch "$T/ran"
-    fails_with 77 'it refuses the user default with the password of the URL: .*WRONGPASS' dlock -r "unix://:bad@$T/redis.sock" \
+    fails_with 77 'the server refuses the user default with the password from the URL: .*WRONGPASS' dlock -r "unix://:bad@$T/redis.sock" \
         --fallback=file job touch "$T/ran"
-    fails_with 77 'it refuses the user bob with' dlock -r "unix://bob:bad@$T/redis.sock?db=2" --fallback=file job touch "$T/ran"
+    fails_with 77 'the server refuses the user bob with' dlock -r "unix://bob:bad@$T/redis.sock?db=2" --fallback=file job touch "$T/ran"
     [[ $output != *bad* ]]
     for action in --acquire '--extend --owner=me' '--release --owner=me' --force-release --status --wait-until-free; do
         # shellcheck disable=SC2086
@@ -207,14 +207,14 @@ reads_pipe() {
 
 @test "a server without users, or without a password, says so: the message advises to leave them out" {
     fake_redis "error=ERR wrong number of arguments for 'auth' command"
-    fails_with 77 'it knows no users .Redis before 6.0.; leave the user bob out of the URL' \
+    fails_with 77 'the server has no users .Redis before 6.0.: .*; remove the user bob from the URL' \
         dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     start_redis
-    REDISCLI_AUTH=$PASSWORD fails_with 77 'it requires no password, but REDISCLI_AUTH has one: .*AUTH' dlock -r "$URL" job touch "$T/ran"
+    REDISCLI_AUTH=$PASSWORD fails_with 77 'the server requires no password, but REDISCLI_AUTH has one: .*AUTH' dlock -r "$URL" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     fake_redis "error=ERR Client sent AUTH, but no password is set"
-    fails_with 77 'it requires no password, but the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
+    fails_with 77 'the server requires no password, but the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
 }
 
 # passes_on [DLOCK ARGUMENTS...]: the command's environment is the caller's, plus what dlock sets for it.
@@ -287,8 +287,8 @@ passes_on() {
     # The password is only on the command line.
     local reason='a password on the command line of the dlock around it is not passed on'
     fails_with 77 "NOAUTH .*$reason" dlock -r "unix://:$PASSWORD@$T/redis.sock" job -- dlock --extend
-    fails_with 78 "DLOCK_HELD: redis: there is a user but no password: .*$reason" dlock -r "$with" job -- dlock --extend
-    fails_with 0 "job: cannot ask the store of the lock that this runs under: .*$reason" \
+    fails_with 78 "DLOCK_HELD: redis: a user is given, but no password; .*$reason" dlock -r "$with" job -- dlock --extend
+    fails_with 0 "job: cannot check the lock that dlock runs under: .*$reason" \
         dlock -r "$with" job -- dlock --backend=auto --lock-dir="$T/locks" job true
     # The inner dlock is given the password.
     run dlock -r "$with" job -- dlock --password-file="$T/good" --extend
@@ -456,7 +456,7 @@ P
     not grep -q 'lost' "$T/held.err"
     end_hold
     wait "$HOLDER"
-    grep -q 'could not be released: .*refuses the user bob with the password of the URL: .*WRONGPASS' "$T/held.err"
+    grep -q 'could not be released: .*refuses the user bob with the password from the URL: .*WRONGPASS' "$T/held.err"
 }
 
 @test "another process of the same user cannot read the memory of a dlock that knows a password" {

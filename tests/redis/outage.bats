@@ -11,7 +11,7 @@ answers() { redis ping | grep -q "$1"; }
 taken_after() { # taken_after ERROR COMMAND...
     local error=$1
     shift
-    fails_with 69 "it answered: $error.*; tried [2-9] times in ([3-9]..ms|[0-9.]+s); the command was not run" \
+    fails_with 69 "the server answered: $error.*; tried [2-9] times in ([3-9]..ms|[0-9.]+s); the command was not run" \
         dlock -r "$URL" --retry-for=300ms -w 10 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     dlock -r "$URL" --retry-for=20 job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
@@ -63,7 +63,7 @@ taken_after() { # taken_after ERROR COMMAND...
     start_redis
     export DLOCK_LOCK_DIR=$T/locks
     # shellcheck disable=SC2016
-    fails_with 69 'cannot ask the store of the lock that this runs under: .*; tried [2-9] times? in [0-9.]+m?s; the command was not run' \
+    fails_with 69 'cannot check the lock that dlock runs under: .*; tried [2-9] times? in [0-9.]+m?s; the command was not run' \
         dlock -r "$URL" job -- sh -c 'mv "$T/redis.sock" "$T/away"; dlock --retry-for=1s job touch "$T/ran"; echo $? >"$T/status"
             dlock --status --retry-for=0 job; echo $? >>"$T/status"; mv "$T/away" "$T/redis.sock"; exit "$(head -n 1 "$T/status")"'
     equals "$(cat "$T/status")" $'69\n69'
@@ -172,7 +172,7 @@ E
 @test "a server that has reached its limit of clients is retried, and the message says so" {
     start_redis redis --maxclients 1
     hold_lock other -r "$URL"
-    fails_with 69 "it answered: ERR max number of clients( \+ cluster connections)? reached; tried [2-9] times" \
+    fails_with 69 "the server answered: ERR max number of clients( \+ cluster connections)? reached; tried [2-9] times" \
         dlock -r "$URL" --retry-for=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
     dlock -r "$URL" --retry-for=20 job touch "$T/ran" 3>&- 4>&- &
@@ -185,7 +185,7 @@ E
 
 @test "a server that rejects the connection before the first command: its reason is reported" {
     fake_redis 'dismiss=ERR max number of clients reached'
-    fails_with 69 'it answered: ERR max number of clients reached; tried once' \
+    fails_with 69 'the server answered: ERR max number of clients reached; tried once' \
         dlock -r "unix://$T/fake.sock" --retry-for=0 job touch "$T/ran"
     kill "$(cat "$T/fake.pid")"
     fake_redis 'dismiss=DENIED Redis is running in protected mode because ...'
@@ -296,7 +296,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     run dlock -r "$URL" --acquire -t 60 job
     redis del dlock:job
     kill -STOP "$(cat "$T/redis.pid")"
-    fails_with 69 'it did not answer in time; tried once' \
+    fails_with 69 'no answer in time; tried once' \
         dlock -r "$URL" --retry-for=0 --connect-timeout=300ms job touch "$T/ran"
     kill -CONT "$(cat "$T/redis.pid")"
     wait_until 10 answers PONG
@@ -311,7 +311,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     torture_proxy redis
     ask_proxy redis hold 1
     redis config resetstat
-    fails_with 69 'it did not answer in time; tried once' \
+    fails_with 69 'no answer in time; tried once' \
         dlock -r "unix://$T/redis.proxy" --retry-for=0 --connect-timeout=300ms --owner=me job touch "$T/ran"
     wait_until 5 has_run 1
     ask_proxy redis heal
@@ -343,7 +343,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     torture_proxy redis
     ask_proxy redis hold 1
     redis config resetstat
-    fails_with 69 'did not answer in time' \
+    fails_with 69 'no answer in time' \
         dlock -r "unix://$T/redis.proxy" --retry-for=0 --connect-timeout=300ms job touch "$T/ran"
     wait_until 5 has_run 1
     equals "$(redis get '{dlock:job}:meta') $(redis pttl '{dlock:job}:meta')" 'another -1'
@@ -371,7 +371,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     local start
     start=$(now)
     redis client pause 1500 all >/dev/null
-    fails_with 69 'did not answer in time' dlock -n -r "$URL" --connect-timeout=300ms other -- touch "$T/early"
+    fails_with 69 'no answer in time' dlock -n -r "$URL" --connect-timeout=300ms other -- touch "$T/early"
     [ ! -e "$T/early" ]
     dlock -r "$URL" --connect-timeout=300ms --retry-for=20 other -- sh -c "echo x >>'$T/ran'"
     [ $(($(now) - start)) -ge 1400 ]
@@ -390,7 +390,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     within 300 "$start"
     fake_redis mute
     start=$(now)
-    fails_with 69 'did not answer in time; tried once' dlock -r "unix://$T/fake.sock" --wait-until-free -w 300ms job
+    fails_with 69 'no answer in time; tried once' dlock -r "unix://$T/fake.sock" --wait-until-free -w 300ms job
     within 300 "$start"
 }
 

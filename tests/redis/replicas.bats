@@ -109,7 +109,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "a user who may not run WAIT: exit 77 naming it, nothing is run, and the lock is given back" {
     start_redis a
     at_a acl setuser bob on '>pw' '~*' '&*' +@all -wait
-    fails_with 77 "it refuses the user bob: .*NOPERM.*'wait'.*; dlock-redis" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
+    fails_with 77 "the server refuses the user bob: .*NOPERM.*'wait'.*; dlock-redis" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free
     run dlock -r "unix://bob:pw@$T/a.sock" job true

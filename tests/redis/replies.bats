@@ -141,7 +141,7 @@ nonsense() {
 @test "a surplus reply is not taken for the next one: no lock" {
     bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
     fake_redis "$T/reply"
-    fails_with 69 'it answered more than it was asked' \
+    fails_with 69 'the server sent more replies than requests' \
         dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -152,7 +152,7 @@ nonsense() {
         bytes '+OK\r\n*4\r\n$9999\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
         fake_redis "$mode=$T/reply"
         start=$(now)
-        fails_with 69 "fake.sock.*: it(s reply is longer than 16 MB, or has no end|s reply is not the Redis protocol| did not answer in time);" \
+        fails_with 69 "fake.sock.*: (the reply is longer than 16 MB or has no end|the reply is not in the Redis protocol|no answer in time);" \
             dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
         within 0 "$start"
         kill "$(cat "$T/fake.pid")"
@@ -161,7 +161,7 @@ nonsense() {
     bytes "$(repeat '*3\\r\\n$7\\r\\nmessage\\r\\n$1\\r\\nx\\r\\n$1\\r\\ny\\r\\n' 400)"
     fake_redis "flood=$T/reply"
     start=$(now)
-    fails_with 69 "it(s reply is longer than 16 MB, or has no end| did not answer in time);" \
+    fails_with 69 "(the reply is longer than 16 MB or has no end|no answer in time);" \
         dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
@@ -171,11 +171,11 @@ nonsense() {
     [ -z "$SANITIZER" ] || skip 'a sanitizer needs memory of its own'
     { printf '+OK\r\n*262000\r\n'; yes '+' | head -n 261000 | sed 's/$/\r/'; } >"$T/reply"
     fake_redis "$T/reply"
-    (ulimit -v 120000; fails_with 69 'it (did not answer in time|closed)' \
+    (ulimit -v 120000; fails_with 69 'no answer in time|the server closed' \
         dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --retry-for=0 job touch "$T/ran")
     # Sixteen million elements would be a gigabyte.
     { printf '+OK\r\n'; printf '*200000\r\n%.0s' 1 2 3 4 5 6; yes '+' | head -n 1000000 | sed 's/$/\r/'; } >"$T/reply"
-    (ulimit -v 120000; fails_with 69 'its reply is not the Redis protocol' \
+    (ulimit -v 120000; fails_with 69 'the reply is not in the Redis protocol' \
         dlock -r "unix://$T/fake.sock" --connect-timeout=500ms --retry-for=0 job touch "$T/ran")
     [ ! -e "$T/ran" ]
 }

@@ -45,7 +45,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
 @test "after FLUSHALL no run is known, and the next one is the first" {
     dlock job true
     redis flushall
-    fails_with 1 '^job: not within 1h: no run is known$' dlock --ran-within=1h job
+    fails_with 1 '^job: no success within 1h: no run is known$' dlock --ran-within=1h job
     equals "$(memory '(s["last_run"], s["last_success"])')" '(None, None)'
     hold_lock job
     redis flushall
@@ -68,7 +68,7 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     set_wall 31536000
     LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job true
     set_wall 0
-    fails_with 1 '^job: not within 1h: the last success ended 20[0-9-]+ [0-9:]+ [+]0000 on [^,]*$' dlock --ran-within=1h job
+    fails_with 1 '^job: no success within 1h: the last success ended 20[0-9-]+ [0-9:]+ [+]0000 on [^,]*$' dlock --ran-within=1h job
     dlock --once-per=1h job touch "$T/ran"
     [ -e "$T/ran" ]
 }
@@ -139,26 +139,26 @@ S
             refused_for 1 $setting $mode
             equals "$setting $mode $output" "$setting $mode "
             equals "$(memory '(s["last_run"]["status"], s["failures_in_a_row"])')" '(0, 0)'
-            fails_with 75 'the last success began' dlock -v -n --once-per=1h job touch "$T/ran"
+            fails_with 75 'the last successful run started' dlock -v -n --once-per=1h job touch "$T/ran"
         done
     done
     redis flushall
     (wait_until 10 pgrep -f "$T/refused.sh" >"$T/pid"; wait_until 10 not pgrep -F "$T/pid"; sleep 0.3
         kill -TERM "$(pgrep -o -f "dlock.* job sh $T/refused.sh")") 3>&- 4>&- &
     refused_for 3 min-replicas-to-write 1
-    [[ $output == *'could not be released: '*NOREPLICAS*'; it is held until its lease ends, and its run is not recorded' ]]
+    [[ $output == *'could not be released: '*NOREPLICAS*'; the lock stays held until its lease ends; the run was not recorded' ]]
 }
 
 @test "the lock is released, with a warning, if the user may not record its run" {
     redis acl setuser default -hset >/dev/null 2>&1 || skip 'needs Redis 6'
     redis acl setuser default +hset
-    fails_with 0 'the lock is released, but its run is not remembered: .*(hset|HSET)' \
+    fails_with 0 'the lock was released, but the run was not recorded: .*(hset|HSET)' \
         dlock job redis-cli -s "$T/redis.sock" acl setuser default -hset
     equals "$(redis exists dlock:job)" 0
     redis acl setuser default +hset
     dlock --acquire --owner=mine job
     redis acl setuser default -hset
-    fails_with 0 'its run is not remembered: .*(hset|HSET)' dlock --release --owner=mine job
+    fails_with 0 'the run was not recorded: .*(hset|HSET)' dlock --release --owner=mine job
     equals "$(redis exists dlock:job)" 0
 }
 

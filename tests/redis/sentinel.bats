@@ -93,9 +93,9 @@ fail_over() {
     start_sentinel s && S=$PORT
     fails_with 78 "the Sentinels know no master called other: 127.0.0.1:$S" \
         dlock -r "redis+sentinel://127.0.0.1:$S/other" job touch "$T/ran"
-    fails_with 78 "Sentinel 127.0.0.1:$A: it answered: ERR unknown command" \
+    fails_with 78 "Sentinel 127.0.0.1:$A: the server answered: ERR unknown command" \
         dlock -r "redis+sentinel://127.0.0.1:$A/prime" job touch "$T/ran"
-    fails_with 78 "it runs no scripts; if it is a Sentinel, use redis\+sentinel://; it answered: ERR unknown" \
+    fails_with 78 "the server answered: ERR unknown .*; the server runs no scripts; for a Sentinel, use redis\+sentinel://" \
         dlock -r "redis://127.0.0.1:$S" job touch "$T/ran"
     # A Sentinel that cannot be reached may know the master.
     fails_with 69 'without success' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --retry-for=0 job touch "$T/ran"
@@ -111,11 +111,11 @@ fail_over() {
     local url=redis+sentinel://:secret@127.0.0.1:$S/prime
     fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH.*; use --sentinel-password-file" dlock -r "$url" job touch "$T/ran"
     chmod 644 "$T/password"
-    fails_with 78 'others can read it' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    fails_with 78 'others can read this secret' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     chmod 600 "$T/password"
     run dlock -r "$url" --sentinel-password-file="$T/password" job echo in
     equals "$status $output" '0 in'
-    fails_with 77 'it requires a user and a password|NOAUTH' \
+    fails_with 77 'the server requires a user and a password|NOAUTH' \
         dlock -r "redis+sentinel://127.0.0.1:$S/prime" --sentinel-password-file="$T/password" job touch "$T/ran"
     printf 'wrong' >"$T/password"
     fails_with 77 "Sentinel 127.0.0.1:$S: .*WRONGPASS" dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
@@ -138,7 +138,7 @@ fail_over() {
         sh -c 'until redis-cli -p "$0" -a open acl log 2>&1 | grep -q subscribe; do sleep 0.01; done; exit 5' "$S"
     equals "$status $output" '5 '
     printf '\n' >"$T/password"
-    fails_with 78 'it is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    fails_with 78 'the file is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     printf 'watch:' >"$T/password"
     fails_with 78 'the password is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     fails_with 78 'No such file' dlock -r "$url" --sentinel-password-file="$T/none" job touch "$T/ran"
@@ -264,15 +264,15 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     fake_sentinel one "$(address 127.0.0.1 "$A")" && one=127.0.0.1:$PORT
     fake_sentinel two --deaf "$(address 127.0.0.1 "$A")" && two=127.0.0.1:$PORT
     fails_with 0 "ok +sentinel +$one: the master is 127.0.0.1:$A" dlock --doctor -r "redis+sentinel://$one,$two/prime"
-    grep -q "warn  sentinel  *$two: .* does not allow us to subscribe" <<<"$output"
+    grep -q "warn  sentinel  *$two: .* the Sentinel does not allow dlock to subscribe" <<<"$output"
     kill "$(cat "$T/two.pid")"
     wait_until 10 gone "$(cat "$T/two.pid")"
     fails_with 0 "warn +sentinel +$two: Connection refused" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
     fake_sentinel two "$(address 127.0.0.1 1)" && two=127.0.0.1:$PORT
-    fails_with 1 "fail +sentinel +$two knows 127.0.0.1:1 as the master, and another one 127.0.0.1:$A" \
+    fails_with 1 "fail +sentinel +$two says that the master is 127.0.0.1:1; another Sentinel says 127.0.0.1:$A" \
         dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
     fake_sentinel two '*-1\r\n' && two=127.0.0.1:$PORT
-    fails_with 1 "fail +sentinel +$two knows none as the master" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
+    fails_with 1 "fail +sentinel +$two says that the master is none" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
 }
 
 # --- failovers ---------------------------------------------------------------

@@ -217,7 +217,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
         kill -KILL "$HOLDER" "$(cat "$T/held")"
         wait "$HOLDER" || true
         wait_until 10 eval '[ "$(redis exists dlock:job)" = 0 ]'
-        [[ $(dlock --status job) == *'lost: its end was never recorded'* ]]
+        [[ $(dlock --status job) == *'its end was never recorded'* ]]
         for key in $(redis keys '{dlock:job}:*'); do
             left=$(redis pttl "$key")
             case $key in

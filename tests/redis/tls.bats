@@ -21,7 +21,7 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     start_tls_redis
     listener flood
     start=$(now)
-    fails_with 69 'TLS: it keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
+    fails_with 69 'TLS: the server keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
     within 0 "$start"
     [ ! -e "$T/ran" ]
     redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
@@ -102,14 +102,14 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     redis-cli --tls --cacert "$CERTS/ca.pem" -h ::1 -p "$PORT" ping >/dev/null 2>&1 || skip 'no IPv6 here'
     run dlock -r "rediss://[::1]:$PORT" job echo ran
     equals "$status $output" '0 ran'
-    fails_with 64 '--cacert has no effect: the URL of Redis is without TLS; use rediss://' \
+    fails_with 64 '--cacert has no effect: the Redis URL does not use TLS; use rediss://' \
         dlock -r "unix://$T/redis.sock" --cacert=/nowhere job echo ran
 }
 
 @test "a TLS file with a plain URL: a warning if a password is sent in plain text, otherwise -v and --doctor say so" {
     local -x DLOCK_CACERT=/nowhere
-    local url=redis://:pw@127.0.0.1:1 said='DLOCK_CACERT has no effect: the URL of Redis is without TLS; use rediss://'
-    fails_with 69 "^dlock: job: $said; the password goes over the network in plain text\$" dlock -r "$url" --retry-for=0 job true
+    local url=redis://:pw@127.0.0.1:1 said='DLOCK_CACERT has no effect: the Redis URL does not use TLS; use rediss://'
+    fails_with 69 "^dlock: job: $said; the password is sent over the network in plain text\$" dlock -r "$url" --retry-for=0 job true
     REDISCLI_AUTH=pw fails_with 69 "$said; the password" dlock -r redis://127.0.0.1:1 --retry-for=0 job true
     start_redis
     fails_with 0 '^$' dlock -r "unix://$T/redis.sock" job true
@@ -232,12 +232,12 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     make_certificate expired ca DNS:localhost 0 # it ends as it starts: openssl 3.5 does not accept -1
     show_certificate other
     local start=$(now)
-    fails_with 77 "$URL/0: its certificate is for another name, not for localhost; the command was not run" \
+    fails_with 77 "$URL/0: the server certificate is not for the name localhost; the command was not run" \
         dlock -r "$URL" job touch "$T/ran"
-    fails_with 77 'is for another name, not for 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
+    fails_with 77 'is not for the name 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
     within 5000 "$start" # an outage is retried for ten seconds
     show_certificate expired
-    fails_with 77 'its certificate, or an issuer.s, has expired' dlock -r "$URL" job touch "$T/ran"
+    fails_with 77 'the server certificate, or an issuer.s, has expired' dlock -r "$URL" job touch "$T/ran"
     run dlock --json -r "$URL" job touch "$T/ran"
     [[ $status = 77 && $output == *'"code":"NOT_PERMITTED"'* ]]
     make_key "$CERTS/early.key"
@@ -259,7 +259,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
         equals "$status $output" '0 ran'
     done
     for host in a.b.locks.example locks.example abc.part.example 127.1; do
-        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 "is for another name, not for $host" \
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 "is not for the name $host" \
             dlock -r "rediss://$host:$PORT" job touch "$T/ran"
     done
     for host in .example .locks.example '*.locks.example' %x other.example%x .; do
@@ -272,7 +272,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 @test "a server without a certificate is refused, even if the host's policy allows such ciphers, and is sent nothing" {
     printf '%s\n' 'openssl_conf = a' '[a]' 'ssl_conf = b' '[b]' 'system_default = c' '[c]' 'CipherString = ALL:@SECLEVEL=0' >"$T/openssl.cnf"
     listener anonymous
-    OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it sent no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
+    OPENSSL_CONF=$T/openssl.cnf fails_with 77 'the server sent no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
     wait_until 5 grep -q "^A.*b''" "$T/listener.log"
     [ ! -e "$T/ran" ]
 }
@@ -281,12 +281,12 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     start_tls_redis
     make_authority stranger
     local start=$(now)
-    fails_with 77 'is from an unknown issuer .*; use --cacert=FILE: the issuers to trust' \
+    fails_with 77 'is from an unknown issuer .*; use --cacert=FILE to name the issuers to trust' \
         dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
     show_certificate stranger
     fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
     # A certificate that is itself trusted must still be for this host.
-    fails_with 77 'is for another name' dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
+    fails_with 77 'is not for the name' dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
     within 5000 "$start" # an outage is retried for ten seconds
     [ ! -e "$T/ran" ]
 }
@@ -312,8 +312,8 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     make_authority stranger
     for version in TLSv1.2 TLSv1.3; do
         redis config set tls-protocols "$version" >/dev/null
-        fails_with 77 'it requires a client certificate \(--client-cert and --client-key\)' dlock -r "$URL" job touch "$T/ran"
-        fails_with 77 'it rejected our certificate \(--client-cert\)' \
+        fails_with 77 'the server requires a client certificate \(--client-cert and --client-key\)' dlock -r "$URL" job touch "$T/ran"
+        fails_with 77 'the server rejected the client certificate \(--client-cert\)' \
             dlock -r "$URL" --client-cert="$CERTS/stranger.pem" --client-key="$CERTS/stranger.key" job touch "$T/ran"
         run dlock -r "$URL" --client-cert="$CERTS/server.pem" --client-key="$CERTS/server.key" job echo ran
         equals "$version $status $output" "$version 0 ran"
@@ -335,27 +335,27 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 @test "a certificate or key file that cannot be used: exit 78 or 77, naming the file and its source" {
     local key=$CERTS/server.key cert=$CERTS/server.pem url=rediss://localhost:1
     touch "$T/empty"
-    fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
-    fails_with 78 "--cacert: $T/empty: there is no certificate in PEM in it" dlock -r "$url" --cacert="$T/empty" job true
-    fails_with 78 "--cacert: $T: it is a directory" dlock -r "$url" --cacert="$T" job true
+    fails_with 78 "^dlock: job: --cacert: cannot read /nowhere: No such file" dlock -r "$url" --cacert=/nowhere job true
+    fails_with 78 "--cacert: $T/empty: the file has no certificate in PEM" dlock -r "$url" --cacert="$T/empty" job true
+    fails_with 78 "--cacert: $T: this is a directory" dlock -r "$url" --cacert="$T" job true
     # With a writer, and without one, which dlock does not wait for.
     mkfifo -m 600 "$T/pipe"
-    fails_with 78 '--cacert: .*: it is a pipe or a device' dlock -r "$url" --cacert=<(cat "$cert") job true
-    fails_with 78 "--cacert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cacert="$T/pipe" job true
-    fails_with 78 "--client-cert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --client-cert="$T/pipe" --client-key="$key" job true
-    fails_with 78 "--client-key: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --client-cert="$cert" --client-key="$T/pipe" job true
-    DLOCK_CACERT=/nowhere fails_with 78 'DLOCK_CACERT: /nowhere: cannot read it' dlock -r "$url" job true
+    fails_with 78 '--cacert: .*: this is a pipe or a device' dlock -r "$url" --cacert=<(cat "$cert") job true
+    fails_with 78 "--cacert: $T/pipe: this is a pipe" timeout 10 dlock -r "$url" --cacert="$T/pipe" job true
+    fails_with 78 "--client-cert: $T/pipe: this is a pipe" timeout 10 dlock -r "$url" --client-cert="$T/pipe" --client-key="$key" job true
+    fails_with 78 "--client-key: $T/pipe: this is a pipe" timeout 10 dlock -r "$url" --client-cert="$cert" --client-key="$T/pipe" job true
+    DLOCK_CACERT=/nowhere fails_with 78 'DLOCK_CACERT: cannot read /nowhere:' dlock -r "$url" job true
     mkdir -p "$HOME/.config/dlock"
     printf 'client-cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
-    fails_with 78 'dlock.conf:1: client-cert: /nowhere: cannot read it' dlock -r "$url" job true
+    fails_with 78 'dlock.conf:1: client-cert: cannot read /nowhere:' dlock -r "$url" job true
     rm "$HOME/.config/dlock/dlock.conf"
     fails_with 64 '--client-key has no effect: a key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
-    fails_with 78 "--client-cert: $T/empty: there is no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true
-    fails_with 78 "--client-cert: $cert: .*others can read it|--client-cert: $cert: there is no private key" dlock -r "$url" --client-cert="$cert" job true
+    fails_with 78 "--client-cert: $T/empty: the file has no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true
+    fails_with 78 "--client-cert: $cert: .*others can read this private key|--client-cert: $cert: the file has no private key" dlock -r "$url" --client-cert="$cert" job true
     fails_with 78 "--client-key: $CERTS/ca.key: this key does not match the certificate" \
         dlock -r "$url" --client-cert="$cert" --client-key="$CERTS/ca.key" job true
     cp "$key" "$T/open.key" && chmod 644 "$T/open.key"
-    fails_with 78 "--client-key: $T/open.key: it holds a private key, and others can read it" \
+    fails_with 78 "--client-key: $T/open.key: others can read this private key" \
         dlock -r "$url" --client-cert="$cert" --client-key="$T/open.key" job true
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
     fails_with 78 "--client-key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --client-cert="$cert" --client-key="$T/locked.key" job true </dev/null
@@ -363,7 +363,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     if let_others_into "$CERTS"; then
         local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
         chmod 644 "$cert"
-        DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
+        DLOCK_CACERT=$cert HOME=/ fails_with 77 "cannot read $key: Permission denied" \
             "${user[@]}" "$DLOCK" -r "$url" --client-cert="$cert" --client-key="$key" job true
     fi
     # Without TLS, the files are for other runs.
@@ -381,9 +381,9 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     redis config set port "$port" >/dev/null
     fails_with 69 'use redis://' dlock -r "rediss://localhost:$port" --connect-timeout=500ms --retry-for=0 job touch "$T/ran"
     listener close
-    fails_with 69 'it closed the connection during the TLS handshake; if the server does not use TLS, use redis://' \
+    fails_with 69 'the server closed the connection during the TLS handshake; if the server does not use TLS, use redis://' \
         dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
-    fails_with 69 'before sending anything, .*; if the server uses TLS, use rediss://' \
+    fails_with 69 'before sending anything; .*; if the server uses TLS, use rediss://' \
         dlock -r "redis://127.0.0.1:$PORT" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -398,7 +398,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     kill -KILL "$(cat "$T/redis.pid")"
     wait "$waiter" || status=$?
     equals "$status" 69
-    grep -qE '(it closed the connection|reset by peer|Broken pipe); tried [2-9]' "$T/said"
+    grep -qE '(the server closed the connection|reset by peer|Broken pipe); tried [2-9]' "$T/said"
     ! grep -q 'that is meant' "$T/said"
 }
 
@@ -458,7 +458,7 @@ for note in json.load(sys.stdin):
     [[ $output =~ 'ok    tls '+TLSv1\.[23], ]]
     [[ $output =~ 'warn  certificate '+'/CN=server, by /CN=ca (2 certificates); the first expires in '[0-9]' days' ]]
     make_authority stranger
-    fails_with 77 'fail  connect +its certificate is from an unknown issuer' dlock --doctor -r "$URL" --cacert="$CERTS/stranger.pem"
+    fails_with 77 'fail  connect +the server certificate is from an unknown issuer' dlock --doctor -r "$URL" --cacert="$CERTS/stranger.pem"
     [[ $output != *firewall* ]]
 }
 
@@ -575,7 +575,7 @@ node_has() { node "$1" "${@:3}" | grep -q "$2"; }
     ln "$T/redis.sock" "$T/root/redis.sock" # the same socket under another name
     equals "$(alone --backend=file hello -- /dlock --version)" "$("$DLOCK" --version)"
     equals "$(alone -r unix:///redis.sock hello -- /dlock --version)" "$("$DLOCK" --version)"
-    fails_with 77 'its certificate is from an unknown issuer' alone -r "$URL" --retry-for=0 hello -- /dlock --version
+    fails_with 77 'the server certificate is from an unknown issuer' alone -r "$URL" --retry-for=0 hello -- /dlock --version
     cp "$CERTS/ca.pem" "$T/root/etc/ssl/certs/ca-certificates.crt"
     equals "$(alone -r "$URL" hello -- /dlock --version)" "$("$DLOCK" --version)"
     mv "$T/root/etc/ssl/certs/ca-certificates.crt" "$T/root/own.pem"

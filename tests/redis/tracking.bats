@@ -356,7 +356,7 @@ checks_instead() {
     rm -f "$T/held"
     redis flushall
     hold_lock job -v -r "$1" -t 10s
-    wait_until 10 grep -qE "the store cannot report changes to the lock at once \($2.*\); it is checked every 1s" "$T/held.err"
+    wait_until 10 grep -qE "the store cannot report changes to the lock \($2.*\); dlock checks the lock every 1s" "$T/held.err"
     local before
     before=$(calls evalsha)
     wait_until 10 more_calls evalsha $((before + 1))
@@ -408,7 +408,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     hold_lock job -v -r "unix://bob:pw@$T/redis.sock" -t 10s
     wait_until 10 armed_id
     redis acl setuser bob -unsubscribe
-    wait_until 10 grep -q 'cannot report changes to the lock at once (UNSUBSCRIBE: NOPERM' "$T/held.err"
+    wait_until 10 grep -q 'cannot report changes to the lock (UNSUBSCRIBE: NOPERM' "$T/held.err"
     kill -0 "$(cat "$T/held")"
     end_hold
     wait "$HOLDER"

@@ -15,7 +15,7 @@ CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
 # or a shell reports if the program cannot even start; 78: no room for the TLS library.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
-TOO_SLOW = ("did not answer in time", "the connection timed out", "the TLS handshake was not answered in time",
+TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake was not answered in time",
             "its lease ended before the answer arrived", "had the lock in time")
 # How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
@@ -133,7 +133,7 @@ def problem_without_command(checker, run):
         return None
     if status == CONFLICT:
         return problem_of_conflict(checker, run)
-    if status == NEWER_FORMAT and "knows no format above" in run.said:
+    if status == NEWER_FORMAT and "supports formats up to" in run.said:
         return problem_of_format(checker, run)
     if status == LOST:
         if run.freezes or run.removals or run.shared_removals or run.lost_to or \

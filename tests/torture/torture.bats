@@ -330,7 +330,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local moved='/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
     judged 0 '0 wrong' "$refused" "$moved" '/^5.0/i 2.6 exit run=2 status=75 said='
     judged 1 '75, but nobody held the lock or waited for it' "$refused" "$moved" 's/ sure=0//' '/^5.0/i 2.6 exit run=2 status=75 said='
-    local newer='run=2 status=78 said=it is kept in format 3 by a newer dlock, and dlock 1 knows no format above 2'
+    local newer='run=2 status=78 said=stored in format 3 by a newer dlock, but dlock 1 supports formats up to 2 only'
     judged 1 '78, but no newer dlock was there' "$refused" "/^5.0/i 2.6 exit $newer"
     judged 0 '0 wrong' "$refused" "/^5.0/i 2.6 exit $newer" '/^1.0 spawn run=1/s/$/ newer=1/'
     judged 1 '78, but it is of the newest format' "$refused" "/^5.0/i 2.6 exit $newer" '/ spawn run=[12]/s/$/ newer=1/'
@@ -345,13 +345,13 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said='
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=' \
         '/^0.9/a 1.0 fault_begin backend=redis fault=kill may_lose=0' '/^5.0/i 2.1 fault_end backend=redis fault=kill'
-    judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=it did not answer in time'
-    judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=it did not answer in time'
+    judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=no answer in time'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=no answer in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=the connection timed out'
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
-    judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the guard of the lock did not start in time'
-    judged 1 'ended without having run anything' "$refused" '/^5.0/i 2.8 exit run=2 status=71 said=the guard of the lock did not start in time'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the process that guards the lock did not start in time'
+    judged 1 'ended without having run anything' "$refused" '/^5.0/i 2.8 exit run=2 status=71 said=the process that guards the lock did not start in time'
     judged 1 'ended by signal 15, which nobody sent' "$refused" '/^5.0/i 2.6 exit run=2 status=-15 said='
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.5 signal run=2 number=15 to=dlock\n2.6 exit run=2 status=-15 said='
     verdicts

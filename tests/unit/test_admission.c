@@ -256,7 +256,7 @@ TEST(test_pause)
         {"one before a reboot", 100, NULL, "another", 0, 0, "", "", 0},
         {"another program's text", 100, "shell", "boot", 0, 0, "", "", 0},
         {"nothing", 100, "\n", "boot", 0, 0, "", "", 0},
-        {"torn", 100, "dlock x", "boot", 1, 1, "unknown", "its record cannot be read", 0},
+        {"torn", 100, "dlock x", "boot", 1, 1, "unknown", "the record cannot be read", 0},
         {"of a newer format", 100, "dlock 7\n", "boot", 0, 1, NULL, NULL, 7},
     };
     FOR_ROWS(row, rows)

@@ -108,10 +108,10 @@ TEST(test_error_texts)
         const char *text;
     } rows[] = {
         {DURATION_OK, "fine"},
-        {DURATION_EMPTY, "it is empty; a duration is needed"},
+        {DURATION_EMPTY, "empty; a duration is needed"},
         {DURATION_NEGATIVE, "cannot be negative"},
         {DURATION_NOT_A_NUMBER, "not a number with a unit, such as 90, 1.5s"},
-        {DURATION_UNKNOWN_UNIT, "ms, s, m, h, d and w"},
+        {DURATION_UNKNOWN_UNIT, "ms, s, m, h, d or w"},
         {DURATION_OVERFLOW, "too large"},
         {(enum duration_error)99, "not a duration"},
     };

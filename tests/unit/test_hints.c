@@ -82,16 +82,17 @@ TEST(test_unknown)
         {"--kill-after=5 job true", "--kill-after: unknown option; did you mean --grace?"},
         {"--endpoints=h job true", "--endpoints: unknown option; did you mean --redis?"},
         {"--monitor-retry=3 job true", "--monitor-retry: unknown option; did you mean --retry-for"},
-        {"--unlock job", "--unlock: there is no open file to unlock; the lock is released when the "
-                         "command ends, or by --release"},
-        {"--xyzzy job true", "--xyzzy: unknown option; dlock --help lists them all"},
-        {"--h job true", "--h: unknown option; dlock --help lists them all"},
-        {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
-        {"-? job true", "-?: unknown option; dlock --help lists them all"},
-        {"--quiet=loud job true", "--quiet: 'loud': it must be yes or no"},
-        {"-w", "-w: it needs a value"},
+        {"--unlock job",
+         "--unlock: dlock has no open file to unlock; the lock is released when the "
+         "command ends, or by --release"},
+        {"--xyzzy job true", "--xyzzy: unknown option; dlock --help lists all options"},
+        {"--h job true", "--h: unknown option; dlock --help lists all options"},
+        {"-Z job true", "-Z: unknown option; dlock --help lists all options"},
+        {"-? job true", "-?: unknown option; dlock --help lists all options"},
+        {"--quiet=loud job true", "--quiet: 'loud': must be yes or no"},
+        {"-w", "-w: needs a value"},
         {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
-        {"-redis=redis://bob:s3cret@h job true", "-redis: a long option has two dashes: --redis"},
+        {"-redis=redis://bob:s3cret@h job true", "-redis: a long option needs two dashes: --redis"},
     };
     FOR_ROWS(row, rows)
     {
@@ -112,7 +113,7 @@ TEST(test_one_dash)
     char words[64], why[64];
     FOR_ROWS(row, rows)
     {
-        snprintf(why, sizeof why, "-%s: a long option has two dashes: --%s", *row, *row);
+        snprintf(why, sizeof why, "-%s: a long option needs two dashes: --%s", *row, *row);
         snprintf(words, sizeof words, "-%s job touch ran", *row);
         told(words, why);
         snprintf(words, sizeof words, "job -n -%s touch ran", *row);
@@ -141,9 +142,9 @@ TEST(test_flock)
     static const struct {
         const char *words, *why;
     } rows[] = {
-        {"--fcntl job true", "--fcntl: unknown option; file locks are those of flock(2)"},
-        {"-F job true", "--no-fork: dlock stays beside the command"},
-        {"-u 9", "--unlock: there is no open file to unlock"},
+        {"--fcntl job true", "--fcntl: unknown option; dlock uses flock(2)"},
+        {"-F job true", "--no-fork: dlock must keep running"},
+        {"-u 9", "--unlock: dlock has no open file to unlock"},
     };
     FOR_ROWS(row, rows)
     told(row->words, row->why);
@@ -161,20 +162,20 @@ TEST(test_missing_name)
          true},
         {"/bin/sh", "no command given; if /bin/sh is the command, the lock's name is missing",
          false},
-        {"sh -a x y", "-a: unknown option; dlock --help lists them all", true},
-        {"sh -t dir x", "--ttl: 'dir': it is not a number", true},
-        {"sh -p dir", "-p: unknown option; dlock --help lists them all", true},
-        {"sh -cf x.tar y", "--command: it is the whole command; no arguments may follow", true},
-        {"sh -u nobody ls", "--unlock: there is no open file", true},
-        {"sh -E ls", "--conflict-exit-code: 'ls': it must be a whole number", true},
+        {"sh -a x y", "-a: unknown option; dlock --help lists all options", true},
+        {"sh -t dir x", "--ttl: 'dir': not a number", true},
+        {"sh -p dir", "-p: unknown option; dlock --help lists all options", true},
+        {"sh -cf x.tar y", "--command: STRING is the whole command; no arguments can follow", true},
+        {"sh -u nobody ls", "--unlock: dlock has no open file", true},
+        {"sh -E ls", "--conflict-exit-code: 'ls': must be a whole number", true},
         {"sh --list x", "--list runs no command", true},
-        {"sh --status --list x", "--status and --list: only one", true},
-        {"sh --owner-file=x y", "--owner-file: it is for --acquire", true},
-        {"sh -name x", "-name: a long option has two dashes: --name", true},
+        {"sh --status --list x", "--status and --list cannot be combined", true},
+        {"sh --owner-file=x y", "--owner-file is only for --acquire", true},
+        {"sh -name x", "-name: a long option needs two dashes: --name", true},
         {"sh -al", "-al: unknown option", true},
-        {"-t dir sh x", "--ttl: 'dir': it is not a number", false}, /* it is before the name */
-        {"--status sh --list", "--status and --list: only one of them can be done", false},
-        {"nosuch -t dir sh x", "--ttl: 'dir': it is not a number", false}, /* no program */
+        {"-t dir sh x", "--ttl: 'dir': not a number", false}, /* it is before the name */
+        {"--status sh --list", "--status and --list cannot be combined", false},
+        {"nosuch -t dir sh x", "--ttl: 'dir': not a number", false}, /* no program */
         {"nosuch -a x", "-a: unknown option", false},
     };
     FOR_ROWS(row, rows)
@@ -198,15 +199,15 @@ TEST(test_missing_command)
         {"help", "no command given; did you mean dlock --help?"},
         {"version", "did you mean dlock --version?"},
         {"list", "did you mean dlock --list?"},
-        {"status",
-         "did you mean dlock --status? (with a lock of that name: dlock status -- COMMAND)"},
-        {"touch%20ran", "no command given; 'touch ran' is read as the lock's name: dlock NAME -- "
-                        "COMMAND, or dlock NAME -c"},
-        {"9", "dlock locks no descriptors; dlock --attach NAME || exit"},
-        {"-n 200", "dlock locks no descriptor"},
+        {"status", "did you mean dlock --status? (to lock that name: dlock status -- COMMAND)"},
+        {"touch%20ran",
+         "no command given; 'touch ran' was taken as the lock's name; use dlock NAME -- "
+         "COMMAND, or dlock NAME -c"},
+        {"9", "dlock cannot lock file descriptors; in a script, use dlock --attach NAME || exit"},
+        {"-n 200", "dlock cannot lock file descriptors"},
         {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
         {"ttl", "no command given; usage:"}, /* not an action */
-        {"unlock", "did you mean dlock --release? (with a lock of that name: dlock unlock -- "},
+        {"unlock", "did you mean dlock --release? (to lock that name: dlock unlock -- "},
         {"wait-free", "did you mean dlock --wait-until-free?"},
         {"signal", "no command given; usage:"}, /* means an option, but not an action */
     };
@@ -222,7 +223,8 @@ TEST(test_not_a_command)
     } rows[] = {
         {"status job", "; did you mean dlock --status job?"},
         {"unlock job", "; did you mean dlock --release job?"},
-        {"job touch%20ran", "; it is one word with spaces in it: -c 'STRING' gives it to a shell"},
+        {"job touch%20ran",
+         "; the command is one word with spaces; use -c 'STRING' to run it in a shell"},
         {"sh /tmp", "; if sh is the command, the lock's name is missing: dlock NAME -- sh, or "
                     "dlock --lock-file=PATH sh"},
         {"job nosuchcommand", ""},

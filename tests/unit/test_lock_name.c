@@ -169,7 +169,7 @@ TEST(test_tokens)
         {"!~", NULL},
         {"dlock:share", NULL},
         {"--attach=5", NULL},
-        {"", "it is 0 bytes long; 1 to 256 are allowed"},
+        {"", "0 bytes long; 1 to 256 are allowed"},
         {"a b", "only printable ASCII characters without spaces are allowed"},
         {"a\n", "only printable ASCII"},
         {"a\x7F", "only printable ASCII"},
@@ -186,7 +186,7 @@ TEST(test_tokens)
     struct errmsg why = {""};
     row_true("256 bytes", token_valid(unit_repeat(token, sizeof token, 'o', 256), &why));
     row_false("257 bytes", token_valid(unit_repeat(token, sizeof token, 'o', 257), &why));
-    row_has("257 bytes", why.text, "it is 257 bytes long");
+    row_has("257 bytes", why.text, "257 bytes long");
     token_make(token);
     token_make(second);
     row_true(token, token_valid(token, &why) && strlen(token) == 36);

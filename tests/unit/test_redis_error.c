@@ -137,19 +137,19 @@ TEST(test_texts)
     static const struct {
         const char *error, *why;
     } rows[] = {
-        {"LOADING Redis is loading", "it answered: LOADING Redis is loading"},
-        {"ERR ERR x", "it answered: ERR x"},
-        {"", "it answered: an error without a text"},
+        {"LOADING Redis is loading", "the server answered: LOADING Redis is loading"},
+        {"ERR ERR x", "the server answered: ERR x"},
+        {"", "the server answered: an error without a text"},
         {"ERR Protocol error: unauthenticated bulk length",
-         "it requires a user and a password: NOAUTH Authentication required"},
+         "the server requires a user and a password: NOAUTH Authentication required"},
         {"ERR unknown command 'EVALSHA'",
-         "it runs no scripts; if it is a Sentinel, use redis+sentinel://; it "
-         "answered: ERR unknown"},
-        {"ERR unknown command 'HSET'", "it answered: ERR unknown command 'HSET'"},
-        {"MOVED 1 h:1", "it is a node of a Cluster; use redis+cluster://; "
-                        "it answered: MOVED"},
+         "the server answered: ERR unknown command 'EVALSHA'; the server runs no scripts; for a "
+         "Sentinel, use redis+sentinel://"},
+        {"ERR unknown command 'HSET'", "the server answered: ERR unknown command 'HSET'"},
+        {"MOVED 1 h:1", "the server answered: MOVED 1 h:1; the server is a node of a Cluster; use "
+                        "redis+cluster://"},
         {"TRYAGAIN Multiple keys request during rehashing of slot",
-         "the slot of the key is being moved; it answered: TRYAGAIN"},
+         "; the slot of the key is being moved"},
     };
     FOR_ROWS(row, rows)
     {
@@ -241,27 +241,30 @@ TEST(test_logins)
         const char *user, *error, *why;
     } rows[] = {
         {"bob", "ERR wrong number of arguments for 'auth' command",
-         "it knows no users (Redis before 6.0); leave the user bob"},
+         "the server has no users (Redis before 6.0): ERR wrong number of arguments for 'auth' "
+         "command; remove the user bob from the URL"},
         {"", "ERR Client sent AUTH, but no password is set",
-         "it requires no password, but the URL has one"},
+         "the server requires no password, but the URL has one"},
         {"", "ERR AUTH <password> called without any password configured",
-         "it requires no password"},
-        {"", "ERR invalid password", "it refuses the user default with the password of the URL"},
+         "the server requires no password"},
+        {"", "ERR invalid password",
+         "the server refuses the user default with the password from the URL"},
         {"bob", "WRONGPASS invalid",
-         "it refuses the user bob with the password of the URL: it answered: WRONGPASS invalid"},
-        {"", "NOAUTH Authentication required.", "it requires a password, and none is configured"},
+         "the server refuses the user bob with the password from the URL: WRONGPASS invalid"},
+        {"", "NOAUTH Authentication required.",
+         "the server requires a password, but none is configured"},
         {"", "ERR Protocol error: unauthenticated bulk length",
-         "it requires a password, and none is configured"},
+         "the server requires a password, but none is configured"},
         {"bob", "NOPERM No permissions to access a key",
-         "it refuses the user bob, which needs the keys dlock:job and {dlock:job}:*: it answered: "
-         "NOPERM No"},
+         "the server refuses the user bob (missing: the keys dlock:job and {dlock:job}:*): NOPERM "
+         "No"},
         {"bob", "ERR The user executing the script can't run this command" SCRIPT_7,
-         "it refuses the user bob, which needs the command DEL: it answered: ERR The user "
-         "executing "
-         "the script can't run this "
+         "the server refuses the user bob (missing: the command DEL): ERR The user executing the "
+         "script can't run this "
          "command; dlock-redis(7)"},
         {"bob", "NOPERM User bob has no permissions to run the 'get' command",
-         "it refuses the user bob: it answered: NOPERM User bob has no permissions to run the "
+         "the server refuses the user bob: NOPERM User bob has no permissions to run "
+         "the "
          "'get' command; dlock-redis(7)"},
     };
     static const char script[] = "\n\nredis.call('DEL', KEYS[1])\n";

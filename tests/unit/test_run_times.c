@@ -7,6 +7,7 @@
 
 #include <locale.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define M (INT64_C(60) * 1000)
 #define H (60 * M)
@@ -54,9 +55,10 @@ TEST(a_stopped_run_is_cut_short)
     history.runs[2].end.how = RUN_STOPPED;
     use_locale("C");
     char *text = printed(&history, H, 80);
-    row_has("stopped", text,
-            "; usually 12m, longest 30m, when it was stopped\n"
-            "the longest of the last 3 runs was stopped after 30m; a TTL of 1h30m may be enough\n");
+    row_has(
+        "stopped", text,
+        "; usually 12m, longest 30m, when dlock stopped it\n"
+        "the longest of the last 3 runs was stopped after 30m; recommended TTL: at least 1h30m\n");
     free(text);
 }
 
@@ -66,18 +68,37 @@ TEST(runs_are_a_table)
     use_locale("C");
     char *text = printed(&history, H, 80);
     row_text("80 columns", text,
-             "START                HOST  END       LENGTH  OF ITS TTL\n"
+             "START +0000          HOST  END       LENGTH  TTL USED\n"
              "2024-10-06 03:00:00  web3  status 0  12m     #######............................\n"
              "2024-10-05 03:00:00  web3  lost      -\n"
              "2024-10-04 03:00:00  web3  signal 9  30m5s   ##################.................\n"
              "3 runs in 2 days, 1 succeeded; usually 12m, longest 30m; "
-             "with --ttl=1h the longest left 29m\n"
-             "the longest of the last 3 runs took 30m; a TTL of 1h30m would have been enough\n");
+             "with --ttl=1h, 29m was left\n"
+             "the longest of the last 3 runs took 30m; recommended TTL: 1h30m\n");
     free(text);
     use_locale("C.UTF-8");
     text = printed(&history, H, 50);
     row_has("50 columns", text, "\n2024-10-06 03:00:00  web3  status 0  12m     █░░░░\n2024-10-05");
     free(text);
+}
+
+/* The heading has today's offset, so one of a winter's and a summer's run needs its own. */
+TEST(a_start_with_another_offset_shows_it)
+{
+    struct history history = three_runs();
+    history.runs[0].began_ms = AT + 300 * DAY;
+    history.runs[1].began_ms = AT + 100 * DAY;
+    use_locale("C");
+    setenv("TZ", "WWW-1SSS,M3.5.0,M10.5.0/3", 1);
+    tzset();
+    char *text = printed(&history, H, 80);
+    bool summer = strncmp(text, "START +0200", 11) == 0;
+    row_true("heading", summer || strncmp(text, "START +0100", 11) == 0);
+    row_has("summer", text, summer ? "\n2025-07-31 05:00:00  " : "\n2025-07-31 05:00:00 +0200  ");
+    row_has("winter", text, summer ? "\n2025-01-12 04:00:00 +0100  " : "\n2025-01-12 04:00:00  ");
+    free(text);
+    use_locale("C");
+    tzset();
 }
 
 static const struct {
@@ -142,11 +163,11 @@ TEST(a_line_sums_up)
     char *text = printed(&history, H, 80);
     row_has("32", text,
             "\n32 runs in 31 days, 30 succeeded; usually 12m (half of them between 11m and 13m), "
-            "longest 41m; with --ttl=1h the longest left 19m\n"
-            "the longest of the last 32 runs took 41m; a TTL of 1h30m would have been enough\n");
+            "longest 41m; with --ttl=1h, 19m was left\n"
+            "the longest of the last 32 runs took 41m; recommended TTL: 1h30m\n");
     free(text);
     text = printed(&history, 30 * M, 80);
-    row_has("too short", text, ", longest 41m; --ttl=30m is too short for the longest\n");
+    row_has("too short", text, ", longest 41m; --ttl=30m is too short for the longest run\n");
     free(text);
 
     history.count = 1;
@@ -231,6 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ENTRY("past runs are a table, with bars that show the length against the TTL",
               runs_are_a_table),
+        ENTRY("a start with another offset from UTC than today's shows its offset",
+              a_start_with_another_offset_shows_it),
         ENTRY("how long a stopped run would have taken is unknown", a_stopped_run_is_cut_short),
         ENTRY("at 40, 80 and 200 columns, in ASCII and UTF-8, every row fits",
               lines_fit_the_terminal),

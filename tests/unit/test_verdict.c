@@ -115,7 +115,7 @@ TEST(test_verdict)
         {"none answers", "UUU", "+++", false, LOCK_UNAVAILABLE, "3 of 3"},
         {"the same, cut short by the caller", "OUU", "+++", true, LOCK_CANCELLED, ""},
         {"two have lost it", "OGG", "+++", false, LOCK_GONE,
-         "2 of 3 servers do not grant it: server 2; server 3"},
+         "2 of 3 servers do not grant the lock: server 2; server 3"},
         {"all have lost it", "GGG", "+++", false, LOCK_GONE, "3 of 3"},
         {"one is another's", "OGF", "+++", false, LOCK_FOREIGN, "2 of 3"},
         {"two are others'", "OFF", "+++", false, LOCK_FOREIGN, "2 of 3"},
@@ -207,20 +207,20 @@ TEST(test_notes)
         {"OOO", false, NULL, NULL, NULL},
         {"OOO", true, "on 3 of 3 servers", NULL, NULL},
         {"OOU", true, "on 2 of 3 servers; server 3", NULL,
-         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
+         "the release did not reach 1 of 3 servers; there, the lock is held until its lease ends: "
          "server 3"},
         {"OOU", false, "on 2 of 3 servers; server 3", NULL,
-         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
+         "the release did not reach 1 of 3 servers; there, the lock is held until its lease ends: "
          "server 3"},
         {"OOG", false, "on 2 of 3 servers; server 3", NULL, NULL},
         {"OOR", true, "on 2 of 3 servers", "server 3",
-         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
+         "the release did not reach 1 of 3 servers; there, the lock is held until its lease ends: "
          "server 3"},
         {"OOR", false, "on 2 of 3 servers; server 3", "server 3",
-         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
+         "the release did not reach 1 of 3 servers; there, the lock is held until its lease ends: "
          "server 3"},
         {"OOIRU", true, "on 2 of 5 servers; server 5", "server 3; server 4",
-         "the release has not reached 3 of 5 servers; there the lock is held until its lease ends: "
+         "the release did not reach 3 of 5 servers; there, the lock is held until its lease ends: "
          "server 3; server 4; "
          "server 5"},
     };

@@ -100,7 +100,7 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     if (!lock_dir_may_use(&status))
         return dir_refuse(dir, "belongs to another user; use --lock-dir", why);
     if (open_to_others && (status.st_mode & S_ISVTX) == 0)
-        return dir_refuse(dir, "can be written to by others; use chmod go-w or +t", why);
+        return dir_refuse(dir, "is writable by others; use chmod go-w or +t", why);
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE)
         return errmsg_fail(
             why, LOCK_REFUSED,
@@ -136,13 +136,12 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
     if (dir->place == LOCK_DIR_TMP && tmp_is_private())
         return errmsg_fail(
             why, LOCK_INVALID,
-            "the lock directory would be in a /tmp of this unit alone (PrivateTmp=), "
-            "and other processes of this user would have other locks; use the same "
-            "--lock-dir for all");
+            "the lock directory would be in this unit's private /tmp (PrivateTmp=), and other "
+            "processes of this user cannot see locks there; use the same --lock-dir for all");
     if (path == NULL)
         lock_dir_default(dir->place, dir->path, sizeof dir->path);
     else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)
-        return dir_refuse(dir, "has too long a path", why);
+        return dir_refuse(dir, "has a path that is too long", why);
     /* With a trailing slash, open(2) would follow a link in spite of O_NOFOLLOW. */
     for (size_t end = strlen(dir->path); end > 1 && dir->path[end - 1] == '/'; end--)
         dir->path[end - 1] = '\0';
@@ -150,9 +149,9 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
     if (dir->fd < 0) {
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
-            return dir_refuse(dir, "is a link; name the directory itself", why);
+            return dir_refuse(dir, "is a symbolic link; name the directory itself", why);
         return errmsg_fail(why, file_error_result(error),
-                           "cannot open or make the lock directory %.300s: %s%s", dir->path,
+                           "cannot open or create the lock directory %.300s: %s%s", dir->path,
                            strerror(error),
                            error == EROFS && path == NULL
                                ? "; use --lock-dir, or ReadWritePaths=/run/lock in a unit"

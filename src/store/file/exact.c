@@ -168,7 +168,7 @@ static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_m
             return errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file");
         if (deadline_passed(end) || bound_is_cancelled(bound))
             return errmsg_fail(why, LOCK_UNAVAILABLE,
-                               "too many processes ask the holder of the lock file");
+                               "too many processes are asking the holder of the lock file");
         (void)deadline_poll(&cancel, 1, deadline_earlier(end, deadline_after(DURATION_MS(20))));
     }
 }
@@ -333,7 +333,8 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     (void)bound; /* nothing here waits */
     *holder = (struct holder){.ahead = -1};
     if (request->mode == MODE_SLOTS || request->detached)
-        return invalid(request->detached ? "is held by a process alone" : "has no slots", why);
+        return invalid(request->detached ? "needs a process that holds the lock" : "has no slots",
+                       why);
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
         before = deadline_now();
         result = try_once(backend, request, why);
@@ -519,7 +520,7 @@ enum lock_result flock_backend_open(struct backend **opened, const char *path, s
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     if ((size_t)snprintf(backend->file.path, PATH_MAX, "%s", path) >= PATH_MAX) {
         free(backend);
-        return invalid("has too long a path", why);
+        return invalid("has a path that is too long", why);
     }
     backend->file.follow = true;
     backend->file.fd = backend->news_fd = backend->claim_fd = -1;

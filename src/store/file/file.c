@@ -36,10 +36,10 @@ static const char *whose(const struct stat *status, char *into, size_t size)
     char name[USER_NAME_SIZE];
     *into = '\0';
     if (S_ISREG(status->st_mode) && status->st_uid != geteuid())
-        snprintf(
-            into, size,
-            "; it belongs to user %.100s; locks of several users need --lock-file=PATH or Redis",
-            user_name(status->st_uid, name, sizeof name));
+        snprintf(into, size,
+                 "; the file belongs to user %.100s; use --lock-file=PATH or Redis for locks of "
+                 "several users",
+                 user_name(status->st_uid, name, sizeof name));
     return into;
 }
 
@@ -71,8 +71,8 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         return error == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : result;
     }
     if (!lock_dir_may_write(&status)) {
-        errmsg_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,
-                   status.st_nlink > 1 ? ", with this name alone" : "",
+        errmsg_set(why, "the lock file %.300s is not a regular file of this user%s%s", file->path,
+                   status.st_nlink > 1 ? ", or has several names (hard links)" : "",
                    whose(&status, owner, sizeof owner));
         lock_file_close(file);
         return LOCK_REFUSED;
@@ -135,9 +135,10 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
             return errmsg_fail(why, LOCK_CANT_CREATE, "cannot lock %s: %s", file->path,
                                strerror(errno));
         if (deadline_passed(until))
-            return errmsg_fail(why, LOCK_UNAVAILABLE,
-                               "another process does not finish its change of the lock file %s",
-                               file->path);
+            return errmsg_fail(
+                why, LOCK_UNAVAILABLE,
+                "another process has started to change the lock file %s and does not finish",
+                file->path);
         if (ppoll(&cancel, 1, &pause, NULL) > 0)
             return LOCK_CANCELLED;
         if (pause.tv_nsec < 5 * NS_PER_MS)

@@ -450,7 +450,7 @@ enum lock_result dir_list(struct backend *base, const struct listing *listing, s
     if (result == LOCK_OK)
         result = list_others(&lister, bound, why);
     base->note = lister.visited > here ? "the last of these locks are in another default lock "
-                                         "directory, which --status NAME names"
+                                         "directory; --status NAME shows which"
                                        : NULL;
     return result;
 }

@@ -213,7 +213,7 @@ enum lock_result memory_open(struct memory *memory, const struct lock_dir *dir, 
         return result;
     }
     return errmsg_fail(why, result == LOCK_GONE && make ? LOCK_CANT_CREATE : result,
-                       "cannot %s in %s: %s", make ? "keep the fence" : "read what is remembered",
+                       "cannot %s in %s: %s", make ? "store the fence" : "read the recorded runs",
                        dir->path, strerror(errno));
 }
 
@@ -461,7 +461,7 @@ enum lock_result entry_outcome(const struct memory_entry *entry, const struct le
     if (entry_has_ended(entry, lease->token, lease->take_id, by))
         lock_forced(why, by);
     else
-        errmsg_set(why, others ? "it is held under another token" : "it is free");
+        errmsg_set(why, others ? "the lock is held under another token" : "the lock is free");
     return others ? LOCK_FOREIGN : LOCK_GONE;
 }
 

@@ -437,7 +437,7 @@ static struct call wait_behind(struct waiter *waiter, const struct lock_file *fi
         (void)blocking_stop(&waiter->behind);
         waiter->behind_number = before->number;
         if (!blocking_start(&waiter->behind, await_leave, file->fd, before->number))
-            return uncalled("cannot start a thread for the wait", DEADLINE_NEVER);
+            return uncalled("cannot start a thread that waits", DEADLINE_NEVER);
     }
 
     struct deadline end =

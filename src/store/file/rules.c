@@ -73,10 +73,10 @@ static enum lock_result standing_of(const struct lock_place *place, const char *
     if (record->holder.kept)
         return errmsg_fail(why, LOCK_RELEASED, "already released");
     if (!record_may_be_of(record, boot_id) || deadline_passed(record->expires))
-        return errmsg_fail(why, LOCK_GONE, "its lease has ended");
+        return errmsg_fail(why, LOCK_GONE, "the lease has ended");
     if (place->locked != PLACE_UNLOCKED || record->holder.detached)
         return LOCK_OK;
-    return errmsg_fail(why, LOCK_GONE, "the process that held it has ended");
+    return errmsg_fail(why, LOCK_GONE, "the holder's process has ended");
 }
 
 void search_add(struct lease_search *search, const struct lock_place *place,

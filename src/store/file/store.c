@@ -106,8 +106,8 @@ static enum lock_result open_file(struct lock_file *file, enum lock_file_use use
             return result;
         lock_file_close(file); /* the file has just been removed */
     }
-    return errmsg_fail(why, LOCK_UNAVAILABLE,
-                       "the lock file %s is repeatedly removed as it is opened", file->path);
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "another process keeps removing the lock file %s",
+                       file->path);
 }
 
 enum lock_result store_open_file(struct store *store, struct lock_file *file, const char *key,
@@ -141,7 +141,7 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
 
     bool known = read_pause_record(file, &record);
     if (!known && errno != 0)
-        pause = (struct pause){DURATION_S(1), "unknown", "its record cannot be read"};
+        pause = (struct pause){DURATION_S(1), "unknown", "the record cannot be read"};
     if (record_is_newer(&record))
         *newer = record.format;
     if (!known || !record_may_be_of(&record, boot_id) || deadline_passed(record.expires))

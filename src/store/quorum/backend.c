@@ -123,18 +123,20 @@ static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose
     if (most + unknown >= quorum->need) {
         *least = most;
         errmsg_set(&quorum->note,
-                   "on %d of %d servers another client holds it, which may be a lock: %d of %d "
-                   "servers cannot be reached",
+                   "another client holds the lock on %d of %d servers, which may be a majority: %d "
+                   "of %d servers cannot be reached",
                    most, quorum->count, unknown, quorum->count);
         errmsg_set(why, "%s", quorum->note.text);
         return purpose == LOOK_LIST ? LOCK_OK : LOCK_UNAVAILABLE;
     }
     if (held > quorum->count - quorum->need) {
         *least = 1;
-        errmsg_set(&quorum->note, "on %d of %d servers others hold it, none of them on a majority",
-                   held, quorum->count);
+        errmsg_set(&quorum->note,
+                   "other clients hold the lock on %d of %d servers, but none has a majority", held,
+                   quorum->count);
     } else {
-        errmsg_set(&quorum->note, "on %d of %d servers another client holds it, which is no lock",
+        errmsg_set(&quorum->note,
+                   "another client holds the lock on %d of %d servers, which is not a majority",
                    most, quorum->count);
     }
     return LOCK_OK;
@@ -319,7 +321,8 @@ static enum lock_result quorum_pause(struct backend *backend, const char *key,
     quorum_note(quorum, true);
     if (quorum_count(quorum, RESULT_OK | RESULT_PAST) < quorum->need)
         return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
-    if (pause->left.ns == 0 && quorum_note_unreached(quorum, "the end of the pause", "it may last"))
+    if (pause->left.ns == 0 &&
+        quorum_note_unreached(quorum, "the end of the pause", "the pause may last"))
         return errmsg_fail(why, LOCK_UNAVAILABLE, "%s; repeat --resume", quorum->note.text);
     if (quorum_count(quorum, RESULT_OK) > 0)
         return LOCK_OK;
@@ -414,10 +417,9 @@ static enum lock_result check_urls(const struct redis_urls *urls, struct errmsg 
     for (int i = 0; i < urls->count; i++)
         for (int j = 0; j < i; j++)
             if (is_same_server(&list[i], &list[j]))
-                return errmsg_fail(
-                    why, LOCK_INVALID,
-                    "URL %d: %s is the server of URL %d again, and would count twice", i + 1,
-                    list[i].shown, j + 1);
+                return errmsg_fail(why, LOCK_INVALID,
+                                   "URL %d: %s is the same server as URL %d and would count twice",
+                                   i + 1, list[i].shown, j + 1);
     return LOCK_OK;
 }
 

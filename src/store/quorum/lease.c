@@ -156,7 +156,8 @@ static enum lock_result ask_take(struct quorum_member *member, void *about, stru
 
     if (strcmp(holder->take_id, quorum->take_id) == 0)
         return errmsg_fail(&member->why, LOCK_INVALID,
-                           "%s: it is the server of another URL under another name", member->url);
+                           "%s: this is the server of another URL, under another name",
+                           member->url);
     *holder = (struct holder){.expires = holder->expires, .left = holder->left};
     return LOCK_HELD;
 }
@@ -617,7 +618,7 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
     if (member->standing == MEMBER_OWES)
         return settle(member, NULL, bound);
     if (member->standing != MEMBER_GRANTS)
-        return errmsg_fail(&member->why, LOCK_GONE, "%s: it did not hold the lock", member->url);
+        return errmsg_fail(&member->why, LOCK_GONE, "%s: the lock was not held there", member->url);
     lease.take_id = member->quorum->take_id;
     lease.end_ms = member->lease.end_ms;
     return store->release(store, &lease, bound, &member->why);

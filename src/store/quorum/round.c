@@ -70,9 +70,9 @@ static void *ask_member(void *data)
     const struct quorum_question *question = quorum->question;
     enum lock_result result = question->ask(member, question->about, quorum->bound);
     if (result == LOCK_CANCELLED)
-        errmsg_set(&member->why, "%s: it was slower than the others", member->url);
+        errmsg_set(&member->why, "%s: slower than the other servers", member->url);
     else if (result == LOCK_HELD)
-        errmsg_set(&member->why, "%s: another client holds it there", member->url);
+        errmsg_set(&member->why, "%s: another client holds the lock there", member->url);
 
     pthread_mutex_lock(&quorum->mutex);
     member->result = result;
@@ -91,7 +91,7 @@ enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why
     if (quorum->cut_fd >= 0 && quorum->cancel_fd >= 0 &&
         epoll_ctl(quorum->cancel_fd, EPOLL_CTL_ADD, quorum->cut_fd, &event) == 0)
         return LOCK_OK;
-    return errmsg_fail(why, LOCK_SYSTEM, "no descriptors to ask the servers with: %s",
+    return errmsg_fail(why, LOCK_SYSTEM, "cannot open the descriptors to ask the servers: %s",
                        strerror(errno));
 }
 
@@ -295,7 +295,7 @@ bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *
     quorum->base.note = quorum->base.warning = NULL;
     if (failed == 0)
         return false;
-    errmsg_set(&quorum->note, "%s has not reached %d of %d servers; there %s", what, failed,
+    errmsg_set(&quorum->note, "%s did not reach %d of %d servers; there, %s", what, failed,
                quorum->count, there);
     add_members(quorum, RESULT_FAILED, ": ", &quorum->note);
     quorum->base.note = quorum->note.text;
@@ -352,7 +352,7 @@ static enum lock_result loss(const struct quorum *quorum, member_set may_have, i
     int ended = 0;
     int past = 0;
     const char *before = ": ";
-    errmsg_set(why, "%d of %d servers do not grant it", missing, quorum->count);
+    errmsg_set(why, "%d of %d servers do not grant the lock", missing, quorum->count);
     FOR_MEMBERS (member, quorum) {
         bool had = (may_have & member->bit) != 0;
         if (member->result == LOCK_OK || (had && !lock_is_past(member->result)))

@@ -169,7 +169,7 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
     enum lock_result result = LOCK_UNAVAILABLE;
     int count = 0;
     bound = bound_within(bound, redis->settings.timeout);
-    errmsg_set(why, "none of its nodes has a known address");
+    errmsg_set(why, "no node of the Cluster has a known address");
     for (int at; result == LOCK_UNAVAILABLE && (at = choose(cluster, tried)) >= 0; count++) {
         bool asking = cluster->asking && at == cluster->next;
         if (count > 0 && deadline_passed(bound.until))
@@ -198,11 +198,10 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
     if (redis->cluster == NULL && !make_cluster(redis))
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     if (key != NULL && !redis_keys_is_shared(key))
-        return errmsg_fail(
-            why, LOCK_INVALID,
-            "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
-            "what belongs to the lock would be in another slot",
-            key);
+        return errmsg_fail(why, LOCK_INVALID,
+                           "the key %.400s cannot be a lock in a Cluster: the key contains '}' but "
+                           "no {tag}, so its companion keys would be in other slots",
+                           key);
     if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* the connection may have ended; redis_conn_open()
                                                  * then makes a new one */
@@ -277,20 +276,20 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     redis_conn_close(conn); /* even if the redirection leads here again: a proxy may serve other
                              * nodes */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
-        errmsg_set(why, "its redirection is not understood: %.300s", error);
+        errmsg_set(why, "unknown redirection: %.300s", error);
         redis_endpoint_blame(&here, "node", why);
         return LOCK_UNAVAILABLE;
     }
     bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
     if (late || detour->redirections == REDIRECTIONS_MOST) {
-        errmsg_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections,
-                   late ? " until time was out" : "", error);
+        errmsg_set(why, "redirected %d times%s, last by: %.300s", detour->redirections,
+                   late ? " until time ran out" : "", error);
         redis_endpoint_blame(&here, "node", why);
         return LOCK_UNAVAILABLE;
     }
     int place = find_node(cluster, &at);
     if (rests(&cluster->nodes[place])) {
-        errmsg_set(why, "the Cluster has the key there, and %s", cluster->nodes[place].reason);
+        errmsg_set(why, "the key is on this node, but %s", cluster->nodes[place].reason);
         redis_endpoint_blame(&at, "node", why);
         return LOCK_UNAVAILABLE;
     }

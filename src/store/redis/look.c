@@ -247,7 +247,7 @@ static enum lock_result find_keys(struct redis_backend *redis, const struct list
         if (result == LOCK_OK)
             result = read_step(redis, &scan, keys, why);
         if (result == LOCK_OK && is_endless(&scan))
-            result = errmsg_fail(why, LOCK_UNAVAILABLE, "its SCAN does not end");
+            result = errmsg_fail(why, LOCK_UNAVAILABLE, "SCAN does not end");
     } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);
 
     if (result == LOCK_OK)
@@ -332,8 +332,8 @@ static enum lock_result read_slots(struct redis_backend *redis, struct masters *
         return LOCK_OK;
     return errmsg_fail(
         why, LOCK_UNAVAILABLE,
-        "of the %d slots of the Cluster %d have a master: not all locks can be listed", REDIS_SLOTS,
-        (int)slots);
+        "only %d of the Cluster's %d slots have a master, so not all locks can be listed",
+        (int)slots, REDIS_SLOTS);
 }
 
 static enum lock_result find_masters(struct redis_backend *redis, struct masters *masters,

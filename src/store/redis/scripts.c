@@ -153,7 +153,7 @@ static enum lock_result judge(struct redis_backend *redis, struct redis_detour *
     if (result == LOCK_INVALID &&
         redis_error_command(error, call->script->text, command, sizeof command)) {
         redis_error_text(error, answer, sizeof answer);
-        errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
+        errmsg_set(why, "the server does not know the command %s: %s", command, answer);
     }
     /* This server used to be the master: the current one must be found. */
     if (redis_error_is(error, "READONLY"))
