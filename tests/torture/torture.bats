@@ -27,7 +27,7 @@ well() {
 }
 
 @test "floods of signals, killed groups of waiters, sandboxes and a refused MULTI are played, and all promises are kept" {
-    run torture --only flood,kill-waiters,umask,hidepid,refuse-call,refuse-extras --takes 150 --seconds 4 --locks 11 --pace 20
+    run torture --only flood,kill-waiters,umask,hidepid,refuse-call,refuse-extras --takes 300 --seconds 6 --locks 11 --pace 20
     well 2
     equals "$(grep -cE ' of these waiting in a group: [1-9][0-9]*, .* a flood of them: [1-9]' <<<"$output")" 2
     equals "$(grep -cE '^  deeds done, of those drawn: flood [1-9].*, refuse-call [1-9].*, umask [1-9]' <<<"$output")" 2
