@@ -39,7 +39,7 @@ ACTION(HISTORY, "history", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
 ACTION(ACQUIRE, "acquire", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
        "acquire the lock, print its owner token, and leave it held")
 ACTION(ATTACH, "attach", 0, attach_pid, AT(attach_pid), NULL, NAME_NEEDED, false,
-       "hold it for the life of the calling script (--attach=PID: of that process)")
+       "hold the lock for the life of the calling script (--attach=PID: of that process)")
 ACTION(EXTEND, "extend", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "let the lease end --ttl from now, sooner too; without -t it never gets shorter; without "
        "NAME, that of the innermost lock around the caller")
@@ -57,7 +57,7 @@ ACTION(RAN_WITHIN, "ran-within", 0, duration, AT(ran_within), "DURATION", NAME_N
 ACTION(CURRENT, "current", 0, NULL, NOWHERE, NULL, NAME_REFUSED, false,
        "list the locks that this process runs under; exit status 1: none")
 OPTION(ALL, "all", 0, flag, AT(all), NULL, NULL, BY(LIST), ON_RECORDS,
-       "with --list: free locks that remember a run, too")
+       "with --list: include free locks that remember a run")
 ACTION(DOCTOR, "doctor", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, false,
        "check whether a lock can be trusted here, and if not, why")
 ACTION(PRINT_CONFIG, "print-config", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, false,
@@ -71,7 +71,7 @@ OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, (ON_RECORDS & ~ON
 OPTION(HOLD_AT_LEAST, "hold-at-least", 0, duration, AT(hold_at_least), "0", "DURATION", TAKING,
        ON_RECORDS | MUST, "hold the lock at least this long, even if the command ends earlier")
 OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS | MUST,
-       "exit as if the lock were held (-E) if the last success began less than that ago")
+       "exit as if the lock were held (-E) if the last success started within that time")
 OPTION(SCOPE, "scope", 0, scope, AT(scope), NULL, "TEXT", HELD, ON_ANY,
        "put TEXT and a colon before NAME in the key; without it the lock is global")
 OPTION(OWNER, "owner", 0, owner, AT(owner), NULL, "TOKEN", TAKING | BY(EXTEND) | BY(RELEASE),
@@ -88,7 +88,7 @@ OPTION(BACKEND, "backend", 0, choice, AT(backend), "auto", "auto|redis|file", HE
 OPTION(LOCK_DIR, "lock-dir", 0, path, AT(lock_dir), NULL, "DIR", HELD, ON_LOCK_DIR | ON_DIR,
        "directory of lock files, one for each user (default: /run/lock/dlock for root)")
 OPTION(LOCK_FILE, "lock-file", 0, path, AT(lock_file), NULL, "PATH", HELD, ON_LOCK_FILE,
-       "lock exactly this file, as flock(1) does; there is no NAME then")
+       "lock exactly this file, as flock(1) does; takes no NAME")
 OPTION(NAME, "name", 0, NULL, NOWHERE, NULL, "TEXT", ANY & ~IN_FILES & ~BY(CURRENT), ON_LOCK_FILE,
        "with --lock-file: the lock's name in messages (default: PATH)")
 OPTION(ON_DEGRADED, "on-degraded", 0, choice, AT(on_degraded), "warn",
@@ -150,7 +150,7 @@ OPTION(WAIT_REPLICAS, "wait-replicas", 0, replicas, AT(wait_replicas), "0", "N",
 OPTION(SENTINEL_PASSWORD_FILE, "sentinel-password-file", 0, path, AT(sentinel_password_file), NULL,
        "FILE", HELD, ON_SENTINEL, "file with PASSWORD or USER:PASSWORD for the Sentinels")
 OPTION(CONNECT_TIMEOUT, "connect-timeout", 0, timeout, AT(connect_timeout), "3s", "DURATION", ANY,
-       ON_SERVERS, "limit of one attempt to reach Redis")
+       ON_SERVERS, "time limit for one attempt to reach Redis")
 OPTION(RETRY_FOR, "retry-for", 0, duration, AT(retry_for), "10s", "DURATION", ANY, ON_SERVERS,
        "how long to retry an unreachable Redis before exit 69")
 OPTION(CLOSE, "close", 'o', NULL, NOWHERE, NULL, NULL, BY(RUN), ON_ANY,

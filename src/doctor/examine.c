@@ -63,8 +63,8 @@ static bool examine_directory(const char *path, struct findings *findings)
         findings_note(findings,
                       "for locks of several users, use --lock-file=PATH, a file that all of them "
                       "can open, or Redis",
-                      "other users have directories of their own, so their locks of the same name "
-                      "are different locks");
+                      "other users have directories of their own, so the same name is a different "
+                      "lock for them");
     }
 
     bool usable = check_file_system(fd, findings);

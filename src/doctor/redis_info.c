@@ -153,8 +153,8 @@ static void memory(const struct facts *facts, struct findings *findings)
         findings_good(findings, "%s used, no limit", used_text);
     else
         findings_add(findings, used >= most - most / 10 ? FINDING_WARN : FINDING_OK,
-                     "free memory: no lock can be acquired when the memory is full",
-                     "%s used of %s", used_text, size_rounded((uint64_t)most, most_text));
+                     "make room: no lock can be acquired when the memory is full", "%s used of %s",
+                     used_text, size_rounded((uint64_t)most, most_text));
 }
 
 static void persistence(const struct facts *facts, struct findings *findings)

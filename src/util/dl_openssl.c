@@ -65,7 +65,7 @@ static bool missing(const char *what, struct errmsg *why)
     errmsg_set(why,
                "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or "
                "openssl-libs (Fedora, RHEL): %s",
-               what, error != NULL ? error : "it cannot be opened");
+               what, error != NULL ? error : "the library cannot be opened");
     return false;
 }
 
