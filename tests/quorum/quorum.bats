@@ -795,7 +795,7 @@ asked_twice() {
     fails_with 0 '' dlock -q --status job
     stop_redis 3
     fails_with 69 ' holds the lock on 1 of 3 servers, which may be a majority' dlock --status --retry-for=0 job
-    fails_with 69 'may be a lock' dlock --wait-until-free --retry-for=0 job
+    fails_with 69 'may be a majority' dlock --wait-until-free --retry-for=0 job
     [[ $(dlock --list) == *job* ]]
 }
 
