@@ -361,10 +361,10 @@ static int refused(const struct wait *wait)
     if (holder->refusal == REFUSED_DONE) {
         int64_t ago = wall_now_ms() - holder->since_wall_ms;
         duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
-        return fail(
-            lock->out, FAIL_DONE, lock->conflict_status,
-            "already done: the last successful run started %s ago on %s (--once-per=%s); %s", time,
-            holder->host, duration_format(lock->request.once_per, once, sizeof once), lock->undone);
+        duration_format(lock->request.once_per, once, sizeof once);
+        return fail(lock->out, FAIL_DONE, lock->conflict_status,
+                    "already done: the last success started %s ago on %s (--once-per=%s); %s", time,
+                    holder->host, once, lock->undone);
     }
     if (wait->waits)
         duration_rounded(lock->waited, time, sizeof time);

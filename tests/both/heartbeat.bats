@@ -21,14 +21,14 @@ import os, socket, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
 for warnings in 1, 2:
-    while open(os.environ["T"] + "/err").read().count("90 % of the lease") < warnings:
+    while open(os.environ["T"] + "/err").read().count("90% of the lease") < warnings:
         time.sleep(0.01)
     s.send(b"WATCHDOG=1")
 E
     local status=0
     dlock --heartbeat -t 4s --grace=10ms job -- python3 "$T/warned.py" 2>"$T/err" || status=$?
     equals "$status" 0
-    equals "$(grep -c '90 % of the lease' "$T/err")" 2
+    equals "$(grep -c '90% of the lease' "$T/err")" 2
 }
 
 # bats test_tags=slow

@@ -107,7 +107,7 @@ E
     [ $((fields[11] + fields[12])) -lt 30 ]
     end_hold
     wait "$HOLDER"
-    not grep -q '90 %' "$T/held.err"
+    not grep -q '90%' "$T/held.err"
 }
 
 @test "--on-expire=warn: a lost lock is reported, and the command's status is returned" {

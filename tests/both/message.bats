@@ -40,10 +40,10 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
     wait "$HOLDER"
     dlock --hold-at-least=50s -t 60s --message='over soon' kept true
     run dlock --status kept
-    [[ $status = 0 && $output == *'released and kept'* && $output != *'over soon'* ]]
+    [[ $status = 0 && $output == *'released, but kept'* && $output != *'over soon'* ]]
     dlock -s --hold-at-least=50s -t 60s --message='over soon' both true
     run dlock --status both
-    [[ $status = 0 && $output == *'released and kept'* && $output != *'over soon'* ]]
+    [[ $status = 0 && $output == *'released, but kept'* && $output != *'over soon'* ]]
 }
 
 @test "DLOCK_MESSAGE sets the message, and --no-message removes it" {

@@ -203,7 +203,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     fails_with 1 '' dlock --once-per=1h job false
     dlock -v --once-per=1h job touch "$T/ran"
     rm "$T/ran"
-    fails_with 75 'dlock: job: already done: the last successful run started [0-9a-z.]+ ago on .* \(--once-per=[0-9a-z]+\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
+    fails_with 75 'dlock: job: already done: the last success started [0-9a-z.]+ ago on .* \(--once-per=[0-9a-z]+\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
     fails_with 0 '' dlock -E 0 --once-per=1h job touch "$T/ran"
     equals "$(dlock --json --once-per=1h job true | query '(s["error"]["code"], s["error"]["retryable"])')" "('ALREADY_DONE', True)"
     [ ! -e "$T/ran" ]
@@ -215,7 +215,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 }
 
 @test "CI: a run skipped by --once-per or refused because the lock is held prints one line, and nothing under cron" {
-    local done='^dlock: job: already done: the last successful run started [0-9a-z.]+ ago on .* \(--once-per=[0-9a-z]+\); the command was not run$'
+    local done='^dlock: job: already done: the last success started [0-9a-z.]+ ago on .* \(--once-per=[0-9a-z]+\); the command was not run$'
     dlock --once-per=1h job true
     hold_lock held -t 60s
     export CI=true

@@ -630,7 +630,7 @@ P
             dlock -v --attach $mode --lock-file='$T/exact'
             dlock -v --wait-until-free --lock-file='$T/exact'; echo \$?
             dlock --current --lock-file='$T/exact'"
-        [[ $output == in*'already holds the lock'*'waiting would deadlock'*64*"$T/exact (file)" ]]
+        [[ $output == in*'already runs under the lock'*'waiting would deadlock'*64*"$T/exact (file)" ]]
         wait_until 10 flock -n "$T/exact" true
     done
     fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' && dlock --lock-file='$T/exact' echo in; exit \$?"
@@ -771,7 +771,7 @@ P
     [[ $status == 0 && $output == *'no Redis is configured'* ]]
     mkdir -m 1777 "$D.shared"
     run dlock --lock-dir="$D.shared" job true
-    [[ $output == *'; this lock holds on this host only ('* ]]
+    [[ $output == *'; this lock holds on this host only; use --backend=file'* ]]
     run dlock --lock-dir="$D" --on-degraded=warn-throttled job true
     [[ $output == *'no Redis is configured'* ]]
     run dlock --lock-dir="$D" --on-degraded=warn-throttled job true

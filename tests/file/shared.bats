@@ -575,7 +575,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$status" 1
     run dlock -n -s --lock-file="$T/exact" echo beside
     equals "$output" beside
-    fails_with 75 "held by .*pid $(pid_of a)" dlock -v -n --lock-file="$T/exact" echo wrong
+    fails_with 75 "held in shared mode by .*pid $(pid_of a)" dlock -v -n --lock-file="$T/exact" echo wrong
     fails_with 64 'holds the lock in another mode' timeout 20 dlock -s --lock-file="$T/exact" dlock --lock-file="$T/exact" echo wrong
     run dlock --status --lock-file="$T/exact"
     equals "$status" 0

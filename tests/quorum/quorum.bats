@@ -1044,7 +1044,7 @@ runs_on_all() {
     serve 3
     wait_until 20 redis_answers 3
     stop_redis 1
-    fails_with 75 'the last successful run started .* ago on .* \(--once-per=1h\)' dlock -v -n --once-per=1h job true
+    fails_with 75 'the last success started .* ago on .* \(--once-per=1h\)' dlock -v -n --once-per=1h job true
     wait_until 10 is_free_on 3
     equals "$(status '(s["last_run"]["status"], s["skipped_since"])')" '(0, 1)'
 }

@@ -252,7 +252,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
         redis set '{dlock:job}:holder:me' "$record" PX 60000 >/dev/null
         dlock --extend --owner=me job
         dlock -s -n job true
-        fails_with 75 'held by .*share' dlock -v -n job true
+        fails_with 75 'held in shared mode by ' dlock -v -n job true
         dlock --status job >/dev/null
         kill -0 "$HOLDER"
         end_hold
@@ -291,7 +291,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     end_hold
     wait "$HOLDER"
     [ "$(redis pttl dlock:job)" -gt 60000 ]
-    fails_with 75 'held by' dlock -v -n job true
+    fails_with 75 'held in shared mode by' dlock -v -n job true
     dlock --status job >/dev/null
     dlock -w 60 job touch "$T/ran" 3>&- 4>&- &
     local waiter=$! start

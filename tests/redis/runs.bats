@@ -139,7 +139,7 @@ S
             refused_for 1 $setting $mode
             equals "$setting $mode $output" "$setting $mode "
             equals "$(memory '(s["last_run"]["status"], s["failures_in_a_row"])')" '(0, 0)'
-            fails_with 75 'the last successful run started' dlock -v -n --once-per=1h job touch "$T/ran"
+            fails_with 75 'the last success started' dlock -v -n --once-per=1h job touch "$T/ran"
         done
     done
     redis flushall
