@@ -95,6 +95,7 @@ struct target {
     char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
     struct duration hold_left; /* of --hold-at-least */
+    struct deadline ended_at;  /* end of the lease before it is extended; 0: unknown */
     enum extend_how how;
     struct deadline until;   /* of one look */
     struct lock_state state; /* of the last look; by --force-release, from before it */

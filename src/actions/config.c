@@ -256,14 +256,15 @@ static void print_usage(void)
     print_options(titles[1].first);
     puts("\ncron, all hosts:  0 3 * * * dlock -n -E 0 --hold-at-least=60s nightly -- rollup\n"
          "with Redis:       dlock -r redis://locks.example -w 10m deploy -- ./deploy\n"
-         "dlock --help lists all options; the manual is dlock(1).");
+         "dlock --help lists all options, as --acquire and --once-per; manual: dlock(1).");
 }
 
 static void print_help(void)
 {
     puts("Usage: dlock [OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]\n"
          "       dlock [OPTIONS] --lock-file=PATH [--] COMMAND [ARG...]\n"
-         "       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME\n"
+         "       dlock --attach [OPTIONS] NAME|--lock-file=PATH\n"
+         "       dlock --acquire|--extend|--release [OPTIONS] NAME\n"
          "       dlock --status [OPTIONS] NAME...\n"
          "       dlock --history|--ran-within=DURATION|--wait-until-free [OPTIONS] NAME\n"
          "       dlock --pause=DURATION --message=TEXT|--resume [OPTIONS] NAME\n"

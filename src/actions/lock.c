@@ -471,6 +471,8 @@ static enum lock_result look_up(void *data, struct bound bound, struct errmsg *w
         target->lease.ttl = owner->ttl.ns > 0 ? owner->ttl : target->lease.ttl;
         target->lease.fence = owner->fence;
         target->hold_left = owner->hold_left;
+        if (owner->holder.expires)
+            target->ended_at = deadline_after(owner->holder.left);
     }
     lock_state_free(&state);
     return LOCK_OK;
@@ -520,6 +522,20 @@ static enum lock_result extend(void *data, struct bound bound, struct errmsg *wh
     return target->backend->extend(target->backend, &target->lease, target->how, bound, why);
 }
 
+/* --ttl counts from now, which a user may not expect who means it as an addition. */
+static void tell_if_shorter(const struct target *target)
+{
+    char left[DURATION_TEXT_SIZE], cut[DURATION_TEXT_SIZE];
+    struct deadline now_ends = target->lease.deadline;
+    struct duration shorter = deadline_gap(now_ends, target->ended_at);
+    if (shorter.ns >= NS_PER_S)
+        say_warning(target->out,
+                    "the lease now ends in %s, %s earlier than before: --ttl counts "
+                    "from now",
+                    duration_rounded(deadline_left(now_ends), left, sizeof left),
+                    duration_rounded(shorter, cut, sizeof cut));
+}
+
 static int show_extended(const struct target *target)
 {
     struct duration left = deadline_left(target->lease.deadline);
@@ -532,6 +548,7 @@ static int show_extended(const struct target *target)
         json_line_end(&json);
     }
     say_verbose(target->out, "extended");
+    tell_if_shorter(target);
     return flushed(target->out, STATUS_OK);
 }
 

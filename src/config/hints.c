@@ -47,6 +47,9 @@ static enum option_id meant_by(const char *name)
         {"reason", OPT_MESSAGE},
         {"unlock", OPT_RELEASE},
         {"renew", OPT_EXTEND},
+        {"namespace", OPT_PREFIX},
+        {"check", OPT_STATUS},
+        {"break", OPT_FORCE_RELEASE},
         /* earlier versions of dlock */
         {"outage", OPT_RETRY_FOR},
         {"wait-free", OPT_WAIT_UNTIL_FREE},

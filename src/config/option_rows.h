@@ -41,17 +41,19 @@ ACTION(ACQUIRE, "acquire", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
 ACTION(ATTACH, "attach", 0, attach_pid, AT(attach_pid), NULL, NAME_NEEDED, false,
        "hold the lock for the life of the calling script (--attach=PID: of that process)")
 ACTION(EXTEND, "extend", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
-       "let the lease end --ttl from now, sooner too; without -t it never gets shorter; without "
-       "NAME, that of the innermost lock around the caller")
+       "start the lease anew, for its first TTL, or for --ttl, which may also shorten it; without "
+       "NAME: of the innermost lock that the caller runs under")
 ACTION(RELEASE, "release", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
-       "release the lock if the owner token matches; NAME as for --extend")
+       "release the lock if the owner token matches; without NAME: the innermost lock that the "
+       "caller runs under")
 ACTION(FORCE_RELEASE, "force-release", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
        "take the lock away from its holder, and print the holder")
 ACTION(PAUSE, "pause", 0, pause_time, AT(pause), "DURATION", NAME_NEEDED, true,
        "refuse the lock to all requests for this long; holders keep it; --message says why")
 ACTION(RESUME, "resume", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true, "end the pause of the lock")
 ACTION(WAIT_UNTIL_FREE, "wait-until-free", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
-       "wait until the lock is free, without acquiring it; with -n a safe test for scripts: 0 free")
+       "wait until the lock is free, without acquiring it; exit status 0: free; with -n a safe "
+       "test for scripts")
 ACTION(RAN_WITHIN, "ran-within", 0, duration, AT(ran_within), "DURATION", NAME_NEEDED, true,
        "exit status 0: the last success ended within that time; 1: it did not, or none is known")
 ACTION(CURRENT, "current", 0, NULL, NOWHERE, NULL, NAME_REFUSED, false,
@@ -71,7 +73,8 @@ OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, (ON_RECORDS & ~ON
 OPTION(HOLD_AT_LEAST, "hold-at-least", 0, duration, AT(hold_at_least), "0", "DURATION", TAKING,
        ON_RECORDS | MUST, "hold the lock at least this long, even if the command ends earlier")
 OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS | MUST,
-       "exit as if the lock were held (-E) if the last success started within that time")
+       "run only if the last success started at least this long ago; otherwise exit as if the lock "
+       "were held (-E)")
 OPTION(SCOPE, "scope", 0, scope, AT(scope), NULL, "TEXT", HELD, ON_ANY,
        "put TEXT and a colon before NAME in the key; without it the lock is global")
 OPTION(OWNER, "owner", 0, owner, AT(owner), NULL, "TOKEN", TAKING | BY(EXTEND) | BY(RELEASE),
@@ -109,8 +112,8 @@ OPTION(ON_EXPIRE, "on-expire", 0, choice, AT(warn_on_expire), "stop", "stop|warn
 OPTION(STOP_SIGNAL, "stop-signal", 0, stop_signal, AT(stop_signal), "TERM", "SIG", WATCHING,
        ON_STOP, "first signal to the command when the lease ends")
 OPTION(GRACE, "grace", 0, duration, AT(grace), NULL, "DURATION", WATCHING, ON_STOP | ON_HEARTBEAT,
-       "how long before the lease's end to send it; KILL at the end, or that long after a loss "
-       "(default: min(10s, ttl/10))")
+       "send --stop-signal this long before the lease ends, and KILL at its end; after a loss, "
+       "KILL follows after this time (default: min(10s, ttl/10))")
 OPTION(HEARTBEAT, "heartbeat", 0, flag, AT(heartbeat), NULL, NULL, BY(RUN) | SHOWN, ON_END,
        "each WATCHDOG=1 from the command (sd_notify) extends the lease by --ttl")
 

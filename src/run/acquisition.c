@@ -209,17 +209,21 @@ static bool is_over(const struct wait *wait)
     return !deadline_before(wait->tried, wait->tries.end);
 }
 
-/* With -n, if the holder has ended, dlock requests the lock again at once, this time as a
- * waiter. */
+/* With -n, if the holder has ended, dlock requests the lock again at once, this time as a waiter.
+ * Nobody knows the holder of a --lock-file, if it is a guard: then dlock waits for any guard that
+ * has yet to release the lock of a process that has ended. If there is none, it may have released
+ * the lock meanwhile, so dlock requests it again once. */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;
+    bool ended = holder_life_held(holder) == PROCESS_ENDED;
+    bool unknown = !holder->known && wait->lock->backend->lock_file != NULL;
 
-    if (wait->request.waits || holder->shares || holder->pause.left.ns > 0 ||
-        holder_life_held(holder) != PROCESS_ENDED)
+    if (wait->request.waits || holder->shares || holder->pause.left.ns > 0 || !(ended || unknown))
         return false;
     wait->request.waits = true;
-    wait->tries.end = deadline_after(guard_limit);
+    wait->tries.end = ended || outer_is_ending(wait->lock->lock_dir) ? deadline_after(guard_limit)
+                                                                     : deadline_now();
     return true;
 }
 

@@ -239,7 +239,9 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
     if (locks->count < FOUND_MOST &&
         proc_descends_from(getpid(), target)) /* the script may have become this process */
         add(locks, &found);
-    return proc_life(target) != PROCESS_ENDED;
+    bool over = proc_life(target) == PROCESS_ENDED;
+    locks->ending |= over && !ended;
+    return !over;
 }
 
 /* Only a record that belongs to our own user counts. */
@@ -288,6 +290,15 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir)
         lock_dir_default(place, path, sizeof path);
         search_dir(locks, path);
     }
+}
+
+bool outer_is_ending(const char *lock_dir)
+{
+    struct outer_locks locks = {0};
+
+    outer_read_attached(&locks, lock_dir);
+    outer_free(&locks);
+    return locks.ending;
 }
 
 /* --- in the store --------------------------------------------------------- */

@@ -40,6 +40,7 @@ struct outer_locks {
     struct held *list; /* the innermost first */
     size_t count, room;
     bool short_of_memory; /* some are left out */
+    bool ending;          /* the guard of a process that has ended has not ended yet */
 };
 
 /* Finds the locks in DLOCK_HELD, and the locks that are attached to this process or an ancestor.
@@ -50,6 +51,10 @@ void outer_free(struct outer_locks *locks);
 
 /* Adds the attached locks. */
 void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
+
+/* True if a process to which some lock was attached has ended, and its guard has yet to release
+ * that lock. */
+bool outer_is_ending(const char *lock_dir);
 
 /* Asks the store about a line of DLOCK_HELD. LOCK_OK: this key is held by the take that the line
  * names, and *lease is what the store reports about it; if the backend has one lock only, its key

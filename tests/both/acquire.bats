@@ -203,9 +203,10 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [ "$(left job)" -gt 3590000 ]
     DLOCK_TTL=60 dlock --extend --owner=me job # not set by --ttl: never shorter
     [ "$(left job)" -gt 3590000 ]
-    dlock --extend --owner=me -t 5s job
+    run dlock --extend --owner=me -t 5s job
     [ "$(left job)" -le 5000 ]
-    run dlock --extend --owner=me -t 30s --json job
+    [[ $output == "dlock: job: the lease now ends in "*"s, 59m"*" earlier than before: --ttl counts from now" ]]
+    run dlock --extend --owner=me -t 30s --json job # longer: nothing to tell
     equals "$(field "$output" extended) $(field "$output" owner)" 'true me'
     local before
     before=$(state_of job)

@@ -64,6 +64,17 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
+@test "the next script with -n is not refused, either, if the lock is a --lock-file" {
+    [ "$BACKEND" = file ] || skip 'a file'
+    run sh -c "for i in 1 2 3 4 5 6 7 8 9 10; do sh -c 'dlock --attach -n --lock-file=$T/exact || exit' || exit; done"
+    equals "$status $output" '0 '
+    flock -o "$T/exact" sleep 600 3>&- 4>&- &
+    echo $! >"$T/other.pid"
+    wait_until 10 not flock -n "$T/exact" true
+    run dlock --attach -n --lock-file="$T/exact"
+    equals "$status" 75
+}
+
 @test "a script whose lock is held by another: 75, and its || exit ends it; with -w it waits for its turn" {
     hold_lock job
     script job <<<'dlock -n --attach job || exit; echo ran'
