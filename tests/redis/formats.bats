@@ -327,3 +327,19 @@ END
     wait_until 10 gone $holder
     [[ $(dlock --status job) == *'; has ended) '* ]]
 }
+
+@test "a member of the set of holders whose number is no slot keeps no one out, and costs the server no memory" {
+    local slot options
+    for slot in 10000 4294967295 18446744073709551615; do
+        dlock --acquire -s -t 60s --owner=me job
+        redis zadd '{dlock:job}:holders' -5 "$slot token" >/dev/null
+        dlock --release --owner=me job
+        for options in '-s' '--slots=2' ''; do
+            # shellcheck disable=SC2086
+            dlock -n $options job true
+            redis zadd '{dlock:job}:holders' -5 "$slot token" >/dev/null
+        done
+        redis flushall >/dev/null
+    done
+    [ "$(redis info memory | sed -n 's/^used_memory_peak:\([0-9]*\).*/\1/p')" -lt 100000000 ]
+}

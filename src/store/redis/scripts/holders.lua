@@ -44,9 +44,10 @@ local function member_of(token, slot)
   return slot >= 0 and whole(slot) .. ' ' .. token or token
 end
 
--- The slot (nil: none) and the token of a member.
+-- The slot (nil: none) and the token of a member. A number beyond 9999 is no slot: as the offset of a
+-- bit it could make the server allocate 512 MB.
 local function read_member(member)
-  local slot, token = member:match('^(%d+) (.+)$')
+  local slot, token = member:match('^(%d%d?%d?%d?) (.+)$')
   return tonumber(slot), token or member
 end
 
