@@ -148,9 +148,9 @@ static NOT_INLINED void advise_ttl(struct run *run)
                    duration_format(lease->ttl, ttl, sizeof ttl), advice);
 }
 
-/* The release (compare-and-delete) is the last check of the lock. If the lock is not ours by then,
- * and its lease has not just ended, the lock was lost before the command ended, or at least dlock
- * cannot rule that out. */
+/* The release (compare-and-delete) is the last check of the lock. The lock may have been lost while
+ * the command ran, and is reported as lost, if the release finds that the lock is no longer ours;
+ * unless the only reason is that the lease ended before the release arrived (LOCK_ENDED). */
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};

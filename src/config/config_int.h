@@ -95,10 +95,10 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
 
 /* --- file.c ---------------------------------------------------------------- */
 
-/* Adds the settings of CONFIG_SYSTEM_FILE, of the files of CONFIG_SYSTEM_GLOB by their names, of
- * $XDG_CONFIG_HOME/dlock/dlock.conf (or ~/.config) and of the DLOCK_* variables, from the weakest
- * to the strongest. Only the [lock GLOB] sections that match the lock's name count. A missing file
- * adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that replaces all others,
+/* Adds the settings from the weakest source to the strongest: CONFIG_SYSTEM_FILE; the files that
+ * match CONFIG_SYSTEM_GLOB, in the order of their names; dlock/dlock.conf in $XDG_CONFIG_HOME (by
+ * default ~/.config); the DLOCK_* variables. Only the [lock GLOB] sections that match the lock's
+ * name count. A missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that replaces all others,
  * and must exist. */
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);

@@ -200,9 +200,11 @@ static void cannot_read(const struct settings *settings, const char *path, int e
     bool of_another = path == settings->user_file && !settings->file_named && error == EACCES &&
                       stat(base.path, &status) == 0 && status.st_uid != geteuid();
     if (of_another)
-        errmsg_set(
-            why, "cannot read %.300s: %s; %s belongs to user %s; set HOME or XDG_CONFIG_HOME", path,
-            strerror(error), base.variable, user_name(status.st_uid, name, sizeof name));
+        errmsg_set(why,
+                   "cannot read %.300s: %s; the directory in %s belongs to user %s; set HOME or "
+                   "XDG_CONFIG_HOME",
+                   path, strerror(error), base.variable,
+                   user_name(status.st_uid, name, sizeof name));
     else
         errmsg_set(why, "cannot read %s: %s", path, strerror(error));
 }

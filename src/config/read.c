@@ -97,7 +97,7 @@ static enum settings_result refuse_name(struct options *options, const char *nam
     return SETTINGS_BAD_USAGE;
 }
 
-/* [OPTIONS] --lock-file=PATH [--] COMMAND... : `word` is the index of the first word. */
+/* [OPTIONS] --lock-file=PATH [--] COMMAND... : argv[word] is the first word after the options. */
 static enum settings_result read_words_of_lock_file(struct options *options, int word, char **argv,
                                                     bool is_over, struct errmsg *why)
 {
@@ -301,7 +301,7 @@ enum settings_result options_under(struct options **made, const struct options *
         return SETTINGS_NO_MEMORY;
     enum settings_result result = add_settings_under(&under->settings, options, store, length);
     if (result == SETTINGS_BAD_CONFIG)
-        errmsg_set(why, "DLOCK_HELD does not name a valid store of the lock that dlock runs under");
+        errmsg_set(why, "DLOCK_HELD names an invalid store for the outer lock");
     return result == SETTINGS_OK ? apply_and_validate(under, why) : result;
 }
 

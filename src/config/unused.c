@@ -150,8 +150,8 @@ static void blame_store(const struct options *options, enum option_id id, enum o
     else if (chosen_by != OPT_REDIS)
         errmsg_set(why, "the lock is a file (%s)", by);
     else if ((when & ON_QUORUM) != 0 && (wanted & ON_REDIS) != 0)
-        errmsg_set(why, "a quorum cannot count holders: different majorities could admit more than "
-                        "N; use one server");
+        errmsg_set(why, "a quorum cannot limit the number of holders: different majorities could "
+                        "together admit too many; use one server");
     else
         errmsg_set(why, "the lock is in Redis (%s); use --backend=file for a file lock", by);
 }

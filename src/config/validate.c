@@ -106,10 +106,12 @@ static enum settings_result check_conflict_status(struct options *options, struc
         options->conflict_status = STATUS_CONFLICT;
         return SETTINGS_OK;
     }
-    errmsg_set(why,
-               "--conflict-exit-code: for --%s, 0 means that the lock is %s, so a script would "
-               "continue without the lock; choose another status",
-               action_name(options), options->action == ACTION_WAIT_UNTIL_FREE ? "free" : "held");
+    errmsg_set(
+        why,
+        "--conflict-exit-code: with --%s, status 0 means that the lock %s, so a script would "
+        "continue after a conflict; choose another status",
+        action_name(options),
+        options->action == ACTION_WAIT_UNTIL_FREE ? "is free" : "was acquired");
     return SETTINGS_BAD_USAGE;
 }
 

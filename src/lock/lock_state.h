@@ -28,7 +28,7 @@ struct lock_counts {
     int64_t timeouts;  /* not acquired: the lock was held until the end of the caller's wait */
     int64_t losses;    /* a holder found that it had lost the lock */
     int64_t waited_ms; /* by all waiters */
-    int64_t held_ms;   /* by all holders that released */
+    int64_t held_ms;   /* by all holders that have released the lock */
 };
 
 /* A waiter. At most WAITERS_SHOWN of them are known. */

@@ -233,7 +233,8 @@ static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
     return !marked;
 }
 
-/* Visits a child of `parent`, or, if `parent` is NULL, the member that started at `start`. */
+/* Visits the process `pid`: a child of `parent` or, if that is NULL, a member of walk->tree, whose
+ * start time must be `start`. */
 static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int64_t start)
 {
     struct proc_stat stat = {0};

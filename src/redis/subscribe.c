@@ -57,8 +57,8 @@ struct attempt {
     struct redis_conn *conn;
     struct redis_channels channels;    /* to subscribe to */
     struct errmsg no_touches, no_wake; /* the server's first refusal of each; "": none */
-    bool pass;                         /* a refusal is temporary, so learn() remembers none */
-    redisReply *reply;                 /* the script's; NULL: it has not been run */
+    bool pass;         /* one refusal is temporary: learn() remembers none of them */
+    redisReply *reply; /* the script's; NULL: it has not been run */
     struct errmsg *why;
 };
 

@@ -595,7 +595,7 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
             "the server sent no certificate; a cipher in this host's openssl.cnf allows this");
     if (session->vain >= VAIN_MOST_BYTES)
         return errmsg_fail(why, LOCK_UNAVAILABLE,
-                           "TLS: the server keeps sending data without progress");
+                           "TLS: the server keeps sending data that contains no reply");
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return refused_by_us(session, why);
     if (is_about_our_certificate(session, reason)) {

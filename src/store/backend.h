@@ -33,8 +33,8 @@ struct call {
                                 * anything */
     bool now;                  /* the waiter should ask at once */
     struct deadline by;        /* latest time to ask: the store expects a change by then */
-    struct duration poll_most; /* longest polling interval without a call, in case a call gets
-                                * lost */
+    struct duration poll_most; /* longest interval between requests while the store does not
+                                * call, in case a call gets lost */
     const char *cannot; /* why the store cannot wake a waiter; NULL: it can, or this is unknown */
 };
 

@@ -131,7 +131,7 @@ PY
     run dlock --acquire -E 9 job
     equals "$status" 9
     code 64 INVALID_ARGUMENT dlock --acquire -E 0 job
-    fails_with 64 '--conflict-exit-code: for --acquire, 0 means that the lock is held' dlock --acquire -E 3 -E 0 free
+    fails_with 64 '--conflict-exit-code: with --acquire, status 0 means that the lock was acquired' dlock --acquire -E 3 -E 0 free
     run dlock --acquire -E 0 -E 3 job
     equals "$status" 3
     dlock --release --owner=first job

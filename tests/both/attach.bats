@@ -17,7 +17,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     equals "$status" 75
     script other <<<'dlock --attach -E 0 job || exit; touch "$T/ran"'
     run "$T/other"
-    [[ $status = 64 && $output == *'--conflict-exit-code: for --attach, 0 means that the lock is held'* ]]
+    [[ $status = 64 && $output == *'--conflict-exit-code: with --attach, status 0 means that the lock was acquired'* ]]
     [ ! -e "$T/ran" ]
     end_script
     released

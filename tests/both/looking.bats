@@ -214,7 +214,7 @@ PY
     table <<'ROWS'
 75 '' env DLOCK_CONFLICT_EXIT_CODE=0 dlock --wait-until-free -n job
 4  '' env DLOCK_CONFLICT_EXIT_CODE=4 dlock --wait-until-free -n job
-64 '--conflict-exit-code: for --wait-until-free, 0 means that the lock is free' dlock --wait-until-free -n -E 0 job
+64 '--conflict-exit-code: with --wait-until-free, status 0 means that the lock is free' dlock --wait-until-free -n -E 0 job
 64 'waiting would deadlock' timeout 10 dlock around -- dlock --wait-until-free around
 75 '' timeout 10 dlock around -- dlock --wait-until-free -n around
 ROWS

@@ -331,9 +331,9 @@ C
     let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
     mkdir -m 700 "$T/roots" "$T/theirs"
     chown 65534 "$T/theirs"
-    fails_with 78 "^dlock: job: cannot read $T/roots/.config/dlock/dlock.conf: Permission denied; HOME belongs to user root; set HOME or XDG_CONFIG_HOME$" \
+    fails_with 78 "^dlock: job: cannot read $T/roots/.config/dlock/dlock.conf: Permission denied; the directory in HOME belongs to user root; set HOME or XDG_CONFIG_HOME$" \
         "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
-    fails_with 78 'Permission denied; XDG_CONFIG_HOME belongs to user root; set HOME or XDG_CONFIG_HOME$' \
+    fails_with 78 'Permission denied; the directory in XDG_CONFIG_HOME belongs to user root; set HOME or XDG_CONFIG_HOME$' \
         "${nobody[@]}" HOME="$T/theirs" XDG_CONFIG_HOME="$T/roots" "$DLOCK" --backend=file job -- id
     chown 4242424 "$T/roots"
     fails_with 78 'HOME belongs to user 4242424; set HOME' "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id

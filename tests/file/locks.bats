@@ -263,7 +263,7 @@ ROWS
     local dir wanted=''
     for dir in /tmp/dlock-65534 /tmp/dlock-65534 /tmp/dlock-65534 'another ran' /run/lock/dlock-65534 /run/lock/dlock-65534 ran /run/dlock/65534; do
         case $dir in
-            /*) wanted+="dlock: job: the lock is held in $dir, the default lock directory before /run/lock or /run/dlock was mounted or changed; use the same --lock-dir for all; the command was not run"$'\nstatus 78\n' ;;
+            /*) wanted+="dlock: job: the lock is held in $dir, which was the default lock directory until /run/lock or /run/dlock was mounted or changed; use the same --lock-dir everywhere; the command was not run"$'\nstatus 78\n' ;;
             *) wanted+=${dir/ /$'\n'}$'\n' ;;
         esac
     done

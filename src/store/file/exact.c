@@ -7,7 +7,7 @@
  *   The path leads to another file during the wait -> the thread continues to wait, and may or may
  *     not lock the old file -> each attempt looks at the path, and starts again with the new file.
  *   The wait times out just as the kernel grants the lock -> we hold the lock: once the thread has
- *     ended, dlock asks it whether it got the lock. Until then, while we look for the holder that
+ *     ended, dlock checks whether it got the lock. Until then, while we look for the holder that
  *     we wait for, the kernel may name us as that holder: a lock of our own thread does not count.
  *
  * Claims: the descendants of a holder find out from its claim whether it still holds the lock. The
@@ -15,9 +15,10 @@
  * enough: it does not show the holder to another pid namespace, and does not identify the take. A
  * claim is a socket that listens under an abstract name, unix(7), made of the file, the take's id
  * and the mode. The kernel frees the name with the socket, and then any user can listen under that
- * name, so dlock checks who listens. Nothing is ever written. A connection stays in the socket's
- * queue until the holder looks. If the queue is full for a second, the descendant waits for the
- * lock, as does a process in another network namespace.
+ * name, so dlock checks who listens. A descendant only connects, and sends nothing. Its connection
+ * stays in the socket's queue until the holder empties the queue. A descendant that finds the queue
+ * full for a second, or cannot see the claim from another network namespace, waits for the lock as
+ * if the holder were not its ancestor.
  *
  *   The holder lets go -> it shuts the socket down, even for processes that share it -> it unlocks
  *     the file.
@@ -168,7 +169,7 @@ static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_m
             return errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file");
         if (deadline_passed(end) || bound_is_cancelled(bound))
             return errmsg_fail(why, LOCK_UNAVAILABLE,
-                               "too many processes are asking the holder of the lock file");
+                               "too many processes are connecting to the holder of the lock file");
         (void)deadline_poll(&cancel, 1, deadline_earlier(end, deadline_after(DURATION_MS(20))));
     }
 }

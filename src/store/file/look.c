@@ -199,8 +199,8 @@ static NOT_INLINED bool leave_pause(struct store *store, struct lock_file *file)
     return done;
 }
 
-/* Does not wait for a process that is frozen in the section: that process loses the lock that it
- * was about to acquire. */
+/* Does not wait for a process that is frozen in the critical section of the lock file: that process
+ * loses the lock that it was about to acquire. */
 enum lock_result dir_force_release(struct backend *base, const char *key, struct lock_state *was,
                                    struct bound bound, struct errmsg *why)
 {

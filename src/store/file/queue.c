@@ -87,8 +87,9 @@
 #define BLOCK (INT64_C(1) << 22)
 _Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
 
-/* After all tickets, the marks: a byte for each number and each moment (ms) at which a turn begins;
- * the moments repeat after 1.5 days. */
+/* The marks are behind all tickets. There is a byte for each pair of a waiter's number and a moment
+ * (ms) at which a turn can begin. The moment is taken modulo MARKED_MS, so the bytes are used again
+ * after 1.5 days. */
 #define MARKS (LOCK_FILE_QUEUE + (INT64_C(1) << 60))
 #define MARKED_MS (INT64_C(1) << 27)
 

@@ -277,10 +277,11 @@ bool store_held_elsewhere(struct store *store, const char *key, struct bound bou
         lock_file_close(&file);
     }
     if (held)
-        errmsg_set(why,
-                   "the lock is held in %.300s, the default lock directory before /run/lock or "
-                   "/run/dlock was mounted or changed; use the same --lock-dir for all",
-                   other.path);
+        errmsg_set(
+            why,
+            "the lock is held in %.300s, which was the default lock directory until /run/lock "
+            "or /run/dlock was mounted or changed; use the same --lock-dir everywhere",
+            other.path);
     return held;
 }
 

@@ -439,9 +439,9 @@ static bool have_join(struct quorum *quorum, member_set who, struct lease *lease
     return quorum_round(quorum, &(struct quorum_question){join, lease, judge_join, who}, bound);
 }
 
-/* Asks the servers without the lock to join when it is time. If one more server forgets the lock,
- * another client may get it, so the next try does not wait for the next check, which may be 10 s
- * away (quorum_news()). A server that stays down is asked ever more rarely, until another one loses
+/* When it is time, asks the servers that do not have the lock to grant it too. If that fails, the
+ * next attempt does not wait for the next check, which may be 10 s away (quorum_news()): if one more
+ * server forgot the lock meanwhile, another client could acquire it. A server that stays down is asked ever more rarely, until another one loses
  * the lock. A server on which the lock was released is not asked, because the release may be on its
  * way to the others. */
 static bool join_when_due(struct quorum *quorum, struct lease *lease, struct bound bound)

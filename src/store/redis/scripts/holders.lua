@@ -73,7 +73,8 @@ local function last_to_end()
   return found[1], read_end(found[2])
 end
 
--- The standing of the lock for this token and take id ('': the token alone counts).
+-- How the lock stands for this token and take id ('': take ids are not compared). In the table,
+-- "meta's" is the record in meta, and "own" is the record of this shared holder.
 --
 --   lock            record that goes with the token         standing
 --   the token       meta's, of another take                 released if this take was; other
@@ -90,8 +91,9 @@ end
 --   none            meta's is this take's, not released     gone
 --                   otherwise                               released if this take was; gone
 --
--- The second result is a shared holder's record with 'ours'. With 'other' and 'gone' it is 'forced
--- USER@HOST' if the lease was removed by force, or 'ended' if this owner had the lock.
+-- The second result: with 'ours', the record of the shared holder (nil: exclusive). With 'other' and
+-- 'gone', 'forced USER@HOST' if the lease was removed by force, 'ended' if this owner had the lock and
+-- did not release it, otherwise nil.
 local function standing(token, take)
   local record, share, own_record, all_ended
   if value == token then
