@@ -1,12 +1,12 @@
-/* The interface that every lock store implements. The code above it deals in leases, the code below
- * it in sockets or files.
+/* The interface that every lock store implements. The code that calls it deals with leases; the
+ * code that implements it deals with sockets or files.
  *
  * Only one thread uses a backend at a time. A backend acquires one lock only: the lock named by the
- * first request passed to take(). It can look at any lock. Every call returns within its bound or
- * the backend's own limit for one call, whichever is sooner.
+ * first request passed to take(). It can look at any lock. Every call returns when its bound or the
+ * backend's own limit for one call is reached, whichever comes first.
  *
- * A "take" is one such request to acquire the lock, whether the store grants or refuses it. Its
- * take id tells it apart from later requests by the same owner. */
+ * A "take" is one request to acquire the lock, whether the store grants or refuses it. Its take id
+ * tells it apart from later requests by the same owner. */
 #ifndef DLOCK_STORE_BACKEND_H
 #define DLOCK_STORE_BACKEND_H
 
@@ -19,22 +19,25 @@
 
 /* How a store reports that the next check should not wait. */
 struct news {
-    int fd;             /* readable when there is news; -1: it reports nothing at the moment */
-    bool due;           /* a check is already due, even if fd does not show it */
-    struct deadline by; /* latest time of the next check, if something needs repair; 0: no limit */
+    int fd;             /* readable when there is news; -1: the store reports nothing at the
+                         * moment */
+    bool due;           /* a check is already due, even if fd is not readable */
+    struct deadline by; /* latest time of the next check, if the store must repair something then;
+                         * 0: no limit */
     const char *cannot; /* why the store cannot report at all; NULL: it can, or this is unknown */
-    struct duration every; /* longest interval between checks then, if they are cheap; 0: no
-                            * limit */
+    struct duration every; /* longest interval between checks of a store that cannot report, if
+                            * checks are cheap; 0: no limit */
 };
 
-/* What a store reports to a waiter. */
+/* What a store reports to a waiter: when to request the lock again. */
 struct call {
-    int fd;                    /* readable when the store has more to report; -1: it never reports
-                                * anything */
-    bool now;                  /* the waiter should ask at once */
-    struct deadline by;        /* latest time to ask: the store expects a change by then */
-    struct duration poll_most; /* longest interval between requests while the store does not
-                                * call, in case a call gets lost */
+    int fd;                    /* readable when the store has more to report; -1: it reports
+                                * nothing */
+    bool now;                  /* the waiter should request the lock at once */
+    struct deadline by;        /* latest time of the next request: the store expects a change by
+                                * then */
+    struct duration poll_most; /* longest interval between requests while the store reports
+                                * nothing, in case a report gets lost */
     const char *cannot; /* why the store cannot wake a waiter; NULL: it can, or this is unknown */
 };
 
@@ -54,9 +57,10 @@ struct backend {
     /* Additional information about the last successful call, from stores with several servers:
      * `note` is printed with -v, `warning` always. NULL: none. */
     const char *note, *warning;
-    bool queued; /* in the store's queue: a caller that gives up must call release() to leave it */
+    bool queued; /* the request is in the store's queue: a caller that gives up must call release()
+                  * to leave the queue */
 
-    /* Asks once for the lock. Never waits for the holder. LOCK_OK: *lease is filled in. LOCK_HELD:
+    /* Requests the lock once. Never waits for the holder. LOCK_OK: *lease is filled in. LOCK_HELD:
      * *holder is filled in; its `refusal` says whether once_per refused the request, which the
      * store decides in the same step as the take. Otherwise *why is set: LOCK_UNAVAILABLE,
      * LOCK_REFUSED, LOCK_INVALID (every call returns this if the lock has a newer format,
@@ -72,13 +76,14 @@ struct backend {
 
     /* Asks whether this process still holds the lock, and adopts a deadline that other processes
      * have moved (lease_adopt()). Never renews. If this backend has not acquired a lock, check(),
-     * extend() and release() ask about another process's lock, by the lease's key and token, and
-     * fill in the lease's mode, slots and slot. LOCK_OK; LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED
-     * with *why set; otherwise any result of take() except LOCK_HELD. */
+     * extend() and release() apply to the lock of another process, which they find by the lease's
+     * key and token. check() and extend() then fill in the lease's mode, slots and slot. LOCK_OK;
+     * LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; otherwise any result of take() except
+     * LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct errmsg *);
 
-    /* Makes the lease last for its TTL from now on, if this process still holds the lock. The new
-     * deadline counts from before the request was sent. EXTEND_AT_LEAST never shortens the lease.
+    /* Makes the lease last for its TTL from now on, if this process still holds the lock. The TTL
+     * counts from a moment before the request was sent. EXTEND_AT_LEAST never shortens the lease.
      * Same results as check(). */
     enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound,
                                struct errmsg *);
@@ -89,14 +94,14 @@ struct backend {
     enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound,
                                     struct errmsg *);
 
-    /* Compare-and-delete: a lock that another owner holds is never touched. If the hold ends in the
-     * future, the lock stays until then, and other processes find it held. For a lock that another
-     * process acquired, the hold is the one that that process requested. After LOCK_UNAVAILABLE the
-     * caller may repeat release(); if the previous call removed the lock and only its answer was
-     * lost, nothing more is removed.
+    /* Compare-and-delete: a lock that another owner holds is never touched. If the lease's hold
+     * (--hold-at-least) ends in the future, the lock stays until then, and other processes find it
+     * held. For a lock that another process acquired, the hold is the one that that process
+     * requested. After LOCK_UNAVAILABLE the caller may repeat release(); if the previous call
+     * removed the lock and only its answer was lost, nothing more is removed.
      *
-     * lease->end is recorded as the end of the run, only once even if release() is repeated. If the
-     * lock is released but the end could not be written, `warning` says why. Same results as
+     * lease->end is recorded as the end of the run, and only once, even if release() is repeated.
+     * If the lock is released but the end could not be written, `warning` says why. Same results as
      * check(), and LOCK_ENDED: by the store's clock the lease had ended when the request arrived,
      * and nothing suggests that the lock was lost before that. */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound,
@@ -115,10 +120,10 @@ struct backend {
                               struct errmsg *);
 
     /* Looks at the lock and removes it in one step, whoever holds it. LOCK_OK with *was set to the
-     * state before, which the caller frees; if *was has no owners, there was no lock. Takes effect
-     * once for each backend and key: if an unanswered call (LOCK_UNAVAILABLE) did remove the lock,
-     * a second call returns what was removed, and leaves the next holder alone. NULL: the lock
-     * cannot be removed. */
+     * state before the removal, which the caller frees; if *was has no owners, there was no lock.
+     * Takes effect once for each backend and key: if an unanswered call (LOCK_UNAVAILABLE) did
+     * remove the lock, a second call returns what was removed, and leaves the next holder alone.
+     * NULL: the lock cannot be removed. */
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was,
                                       struct bound, struct errmsg *);
 

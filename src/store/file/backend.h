@@ -23,7 +23,7 @@ enum lock_result flock_backend_open(struct backend **opened, const char *path, s
  * writable by all users. */
 enum lock_dir_place {
     LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID */
-    LOCK_DIR_RUN,      /* /run/dlock/UID: made by packages */
+    LOCK_DIR_RUN,      /* /run/dlock/UID; a package makes /run/dlock */
     LOCK_DIR_TMP,      /* /tmp/dlock-UID */
     LOCK_DIR_GIVEN,    /* a directory that the user gave */
 };
@@ -45,7 +45,8 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
 
 void lock_dir_close(struct lock_dir *dir);
 
-/* True if the directory is ours, or is root's, sticky, and meant for all users. */
+/* True if the directory belongs to us, or belongs to root and has the sticky bit: then it is meant
+ * for all users. */
 bool lock_dir_may_use(const struct stat *status);
 
 /* True if the directory is still at its path: it was not removed or replaced, and nothing is
@@ -75,8 +76,8 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval);
 
 /* The kind of file system that a lock is on. */
 enum fs_kind {
-    FS_LOCAL,      /* or unknown */
-    FS_CONTAINER,  /* a file system of the container itself */
+    FS_LOCAL,      /* a local file system, or one of unknown kind */
+    FS_CONTAINER,  /* a file system that belongs to a container */
     FS_NETWORK,    /* the effect of flock(2) depends on the server and on the mount options */
     FS_WHOLE_FILE, /* as FS_NETWORK, but flock(2) locks all bytes, which excludes fcntl(2) locks */
 };

@@ -24,11 +24,11 @@ void lock_dir_default(enum lock_dir_place place, char *path, size_t size)
         snprintf(path, size, "%s%lu", parents[place], (unsigned long)geteuid());
 }
 
-/* Not $XDG_RUNTIME_DIR: a login shell has it, and its files are removed at logout, but cron jobs
- * and services lack it, so two runs by one user would not see each other's locks. Not /dev/shm:
- * files there are removed too (RemoveIPC=). The place does not depend on what this process may
- * write to: otherwise a unit with a read-only /run/lock would use different locks from its user's
- * shell. */
+/* The default directory is not in $XDG_RUNTIME_DIR: a login shell has that variable, and the files
+ * there are removed at logout, but cron jobs and services lack it, so two runs by one user would
+ * not see each other's locks. Nor is it in /dev/shm: files there are removed too (RemoveIPC=). The
+ * place does not depend on what this process may write to: otherwise a unit with a read-only
+ * /run/lock would use different locks from its user's shell. */
 static enum lock_dir_place default_place(void)
 {
     struct stat status;
@@ -39,9 +39,10 @@ static enum lock_dir_place default_place(void)
     return for_all ? LOCK_DIR_RUN : LOCK_DIR_TMP;
 }
 
-/* Judges a line of /proc/self/mountinfo, proc(5): "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE
- * OPTIONS". With PrivateTmp=yes, ROOT is in a directory of the unit; with PrivateTmp=disconnected,
- * /tmp is a tmpfs of mode 0700, or a directory in one. */
+/* True if this line of /proc/self/mountinfo, proc(5), is about a /tmp that only one unit sees:
+ * "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS". With PrivateTmp=yes, ROOT is in a
+ * directory of the unit; with PrivateTmp=disconnected, /tmp is a tmpfs of mode 0700, or a directory
+ * in one. */
 static bool is_private(char *line)
 {
     const char *field[6] = {NULL};
@@ -210,7 +211,7 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
     int fd = lock_dir_open_own(dir, "degraded", true);
     if (fd < 0)
         return true;
-    /* An empty file has just been created, so this is the first warning. */
+    /* If the file is empty, it was created a moment ago, and this is the first warning. */
     bool due = fstat(fd, &status) != 0 || status.st_size == 0 ||
                wall_now_ms() - (int64_t)status.st_mtime * 1000 >= interval.ns / NS_PER_MS ||
                (int64_t)status.st_mtime * 1000 > wall_now_ms() + 1000;

@@ -2,43 +2,47 @@
  *
  * A lock is held if the kernel has it locked for a live process, or if a record without a process
  * (a detached lease, or --hold-at-least) has a deadline that has not passed. A process changes
- * records, places or the path only in the file's section (lock_file_enter()), after it has verified
- * there that the path still leads to the file. A look needs no section.
+ * records, places or the path only in the file's critical section (lock_file_enter()), after it has
+ * verified there that the path still leads to the file. A process that only looks does not enter
+ * the critical section.
  *
  * The last process to leave removes the file, so that files do not pile up. If another process
- * opened the file before that, no other process will ever find the file that it has. A removes (its
- * release, or --release and --force-release from outside), B acquires:
+ * opened the file before that, no other process will ever find the file that this process has open.
+ * A removes the file (when it releases the lock, or with --release or --force-release from
+ * outside), and B acquires the lock:
  *
- *   B opens before A removes, and enters after -> the path differs -> B starts again.
- *   B enters before A -> A finds B's place held when it checks for other holders -> A does not
- *     remove; with --force-release A does remove, and B's first check finds its file gone.
- *   B opens after A has removed -> B has a new file, which A does not touch. A's command has ended,
- *     or has given up the lock, or is being stopped by A's watch.
+ *   B opens the file before A removes it, and enters the critical section after that -> the path no
+ *     longer leads to B's file -> B starts again.
+ *   B enters the critical section before A -> A finds B's place held when it checks for other
+ *     holders -> A does not remove; with --force-release A does remove, and B's first check finds
+ *     its file gone.
+ *   B opens the file after A has removed it -> B has a new file, which A does not touch. A's
+ *     command has ended, or has given up the lock, or is being stopped by A's watch.
  *
- * A is killed in the section -> the kernel opens the section. If A's record is there but its place
- * is not locked, the lock is not held. A detached lease is held from the moment its record is
- * complete.
- * A is frozen in the section -> after a second, others are refused; only --force-release proceeds
- * without the section. When A runs again, it looks at the path once more before it leaves the
- * section, and starts again if the path differs. If A is frozen after that look, it is a holder
- * like any other, and its watch finds the loss. If A is frozen between its very last look and the
- * removal of its own file, it removes another process's file when it runs again, because no call
- * does both at once; the watch of that file's holder finds the loss.
+ * A is killed in the critical section -> the kernel frees the critical section. If A's record is
+ * there but its place is not locked, the lock is not held. A detached lease is held from the moment
+ * its record is complete.
+ * A is frozen in the critical section -> after a second, others are refused; only --force-release
+ * proceeds without entering it. When A runs again, it looks at the path once more before it leaves
+ * the critical section, and starts again if the path differs. If A is frozen after that look, it is
+ * a holder like any other, and its watch finds the loss. If A is frozen between its very last look
+ * and the removal of its own file, it removes another process's file when it runs again, because no
+ * system call does both in one step; the watch of that file's holder finds the loss.
  * A looks while B writes -> A reads the torn record again, and then treats it as the record of an
  * unknown holder. B writes before it locks its place, so that no earlier holder's record is
  * mistaken for B's.
  *
  * A's lock is released from outside -> A's record says so before the file is removed, so that A's
- * check, which the removal wakes, can tell a release from a loss. That check unlocks A's place at
- * the latest; A's slot goes to no other process before. A no longer counts as one of the holders
- * that share the lock. Once no other process holds the lock, the next taker removes the file under
- * A, which may be frozen.
+ * check, which the removal wakes, can tell a release from a loss. That check unlocks A's place, if
+ * it is still locked; until then no other process gets A's slot. A no longer counts as one of the
+ * holders that share the lock. Once no other process holds the lock, the next process that acquires
+ * it removes the file under A, which may be frozen.
  *
  * A waiter has a ticket in the file (queue.c), and the last holder to leave keeps the file for the
  * waiter. With W waiting:
  *
  *   W joins after A has checked for waiters -> A removes the file -> W, which is watching the file
- *     by then, asks once more and starts again with the new file.
+ *     by then, requests the lock once more and starts again with the new file.
  *   The file is removed under many waiters, by force or by hand -> the head is notified and starts
  *     again. It drops its ticket in the old file only once it has its place in the new one -> this
  *     wakes the next waiter, which comes after the head in the new file, too.
@@ -47,13 +51,13 @@
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
  *     notified, or finds out at its next look -> it creates the directory again, or opens the one
  *     that is now at the path, and with it the table there.
- *   W gives up -> in the section W removes the file, if the lock has no holder and no other waiter.
- *     If A is still in the section, A sees W's ticket and keeps the file -> W then finds no holder.
- *     A process that joins after W has looked is woken when W's ticket goes, and starts again. If W
- *     is killed at that moment, it leaves the file behind, as a killed holder does, for the next
- *     process.
- *   W is frozen before it enters the section to give up, and others acquire the lock -> W looks at
- *     the file again in the section, and leaves their file alone.
+ *   W gives up -> in the critical section W removes the file, if the lock has no holder and no
+ *     other waiter. If A is still in the critical section, A sees W's ticket and keeps the file ->
+ *     W then finds no holder. A process that joins the queue after W has looked is woken when W's
+ *     ticket is freed, and starts again. If W is killed at that moment, it leaves the file behind,
+ *     as a killed holder does, for the next process.
+ *   W is frozen before it enters the critical section to give up, and others acquire the lock -> W
+ *     looks at the file again in the critical section, and leaves their file alone.
  *   A leaves -> it unlocks everything, and then opens and closes the file, which wakes the head.
  *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
 #include "store/file/file_int.h"
@@ -71,7 +75,8 @@
 
 enum { TRIES_MOST = 100 };
 
-/* How long a waiter that gives up tries to enter the section, so that it leaves no file behind. */
+/* How long a waiter that gives up tries to enter the critical section, so that it leaves no file
+ * behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
 /* One call of take(). */
@@ -81,7 +86,7 @@ struct take {
     struct lease *lease;
     struct bound bound;
     struct errmsg *why;
-    struct deadline before; /* the lease counts from here */
+    struct deadline before; /* the lease's TTL counts from this time */
 };
 
 static struct memory_entry *entry_of(const struct take *take)
@@ -96,8 +101,8 @@ static bool is_done(const struct dir_backend *backend)
 
 /* --- is the request admitted? ------------------------------------------------ */
 
-/* True if dlock knows, without looking at all places, that the request may join the holders. A
- * user-chosen token may belong to any holder. */
+/* True if dlock knows, without looking at all places, that the request may join the holders. False
+ * if the user chose the token, because any holder may have the same token. */
 static bool may_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -235,8 +240,8 @@ static enum lock_result settle(const struct take *take, int place)
 
 /* Checks that we still hold the lock: this process may have been frozen, and the lock taken away by
  * force. The lock may also be held in another default directory: two processes that acquire it in
- * different directories each look in the other one after the take. Then what was just acquired is
- * released. */
+ * different directories each look in the other one after the take. If one of them finds the lock
+ * held there, it releases what it has acquired. */
 static enum lock_result confirm(const struct take *take, int place)
 {
     struct dir_backend *backend = take->backend;
@@ -258,10 +263,11 @@ static enum lock_result confirm(const struct take *take, int place)
     return result;
 }
 
-/* True if the flock(2) that refuses us belongs only to holders that have not noticed their release;
- * otherwise flock(1) may have locked the file as well. If other locks are released meanwhile, the
- * kernel may omit a lock from a reading (up to one reading in 25), so several readings must agree.
- * In a container, the kernel always omits locks whose process cannot be seen, or has ended. */
+/* True if only holders that have not noticed their release have the flock(2) lock that keeps us
+ * out; otherwise flock(1) may have locked the file as well. If other locks are released while
+ * /proc/locks is read, the kernel may omit a lock (in up to one reading in 25), so several readings
+ * must agree. In a container, the kernel always omits locks whose process cannot be seen, or has
+ * ended. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64, READINGS = 5 };
@@ -324,8 +330,8 @@ static enum lock_result try_once(struct take *take)
         return LOCK_GONE;
     if (result == LOCK_OK && backend->waiter.ticket.number > 0)
         waiter_ask(&backend->waiter, file, entry_of(take), take->request);
-    /* A request that will be refused should not keep other processes out of the section. A head
-     * that was just notified will most likely be granted the lock. */
+    /* A request that will be refused should not keep other processes out of the critical section. A
+     * head that was notified a moment ago will most likely be granted the lock. */
     if (result == LOCK_OK && file->size > 0 && !backend->waiter.notified)
         result = survey_places(take, false);
     if (result != LOCK_OK)

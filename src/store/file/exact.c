@@ -6,9 +6,10 @@
  * Orders of events:
  *   The path leads to another file during the wait -> the thread continues to wait, and may or may
  *     not lock the old file -> each attempt looks at the path, and starts again with the new file.
- *   The wait times out just as the kernel grants the lock -> we hold the lock: once the thread has
- *     ended, dlock checks whether it got the lock. Until then, while we look for the holder that
- *     we wait for, the kernel may name us as that holder: a lock of our own thread does not count.
+ *   The wait times out at the moment when the kernel grants the lock -> we hold the lock: once the
+ *     thread has ended, dlock checks whether it got the lock. Until then, while we look for the
+ *     holder that we wait for, the kernel may name us as that holder: a lock of our own thread does
+ *     not count.
  *
  * Claims: the descendants of a holder find out from its claim whether it still holds the lock. The
  * claim lasts from before the command starts until the file is closed. /proc/locks alone is not
@@ -48,7 +49,7 @@ struct exact_backend {
     struct backend base;
     struct lock_file file; /* the file that we hold or wait for */
     struct blocking queued;
-    struct holder holder; /* the holder that we wait for, as of the last look */
+    struct holder holder; /* the holder that we wait for, as it was last found */
     int news_fd;          /* inotify; -1: none */
     int claim_fd;         /* while we hold the lock; -1: none */
 };
@@ -89,9 +90,10 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     return fd;
 }
 
-/* Called by the holder of the open file. Its descriptor is moved to a higher number than the
- * claim's if necessary. Other processes find the claim until claim_end() or the holder's death. -1
- * if a claim cannot be made: then no process finds one. */
+/* Called by the holder of the open file. If necessary, moves the file's descriptor to a higher
+ * number than the claim's, so that the kernel closes the claim first. Other processes find the
+ * claim until claim_end() or the holder's death. -1 if a claim cannot be made: then no process
+ * finds one. */
 static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
 {
     int fd = open_socket(bind, *file_fd, take_id, mode);
@@ -122,7 +124,7 @@ static void claim_end(int *fd)
     fd_close(fd);
 }
 
-/* True if the listener is an ancestor, even one of another user: sudo(8) runs us inside the lock.
+/* True if the listener is an ancestor, even one of another user: sudo(8) may run us under the lock.
  * If the listener has ended, an ancestor may have reused its pid; then the pid's user differs. */
 static bool is_ancestor(const struct ucred *listener)
 {
@@ -185,7 +187,7 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
         int error = errno;
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (errno == ENOENT)
-            errno = error; /* we may not create it */
+            errno = error; /* the file is missing, and we may not create it */
     }
     if (file->fd >= 0)
         return LOCK_OK;
@@ -193,10 +195,11 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
                        file->path, strerror(errno));
 }
 
-/* True if the process that acquired the lock still holds it, and is the same process before and
- * after that look. Otherwise that process may have ended, leaving the lock to others that have the
- * file open, and its pid may have been reused, even by us. The process may be this one, from before
- * it executed dlock, but a lock that our thread has just acquired through own_fd does not count. */
+/* True if the process that acquired the lock still holds it, and is the same process after this
+ * check as before it. Otherwise that process may have ended, leaving the lock to others that have
+ * the file open, and its pid may have been reused, even by us. The process may be this one, from
+ * before it executed dlock, but a lock that our thread has acquired through own_fd meanwhile does
+ * not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
@@ -273,7 +276,8 @@ static void let_go(struct exact_backend *backend)
 {
     (void)blocking_stop(&backend->queued);
     claim_end(&backend->claim_fd);
-    /* A guard that has just been killed may keep the file open for a little longer. */
+    /* Unlocks the file explicitly, because a guard that was killed a moment ago may keep it open
+     * for a little longer. */
     if (backend->file.fd >= 0)
         (void)flock(backend->file.fd, LOCK_UN);
     lock_file_close(&backend->file);

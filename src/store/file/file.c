@@ -17,13 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the locked bytes mean; nothing is ever written at these offsets. */
+/* The bytes that are locked: one for the critical section of the file, then one for each place.
+ * Nothing is ever written at these offsets. */
 #define SECTION_BYTE (INT64_C(1) << 60)
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
 _Static_assert(sizeof(off_t) == sizeof(int64_t), "bytes so far from the beginning can be locked");
 
-/* How long others wait for a process in the section. The work in a section takes far less than a
- * millisecond, unless the process is frozen. */
+/* How long others wait for a process in the critical section of the lock file. The work there takes
+ * far less than a millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
 static const struct duration places_limit = {3 * NS_PER_S};
@@ -149,7 +150,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
 
 void lock_file_leave(const struct lock_file *file)
 {
-    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: this splits no lock */
+    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: no lock is split in two */
 }
 
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
@@ -168,7 +169,7 @@ void lock_file_unlock(const struct lock_file *file)
 {
     /* The places come first: a process that acquires flock(2) writes its record and then locks its
      * place, which must be unlocked by then. */
-    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all bytes */
+    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* all bytes from there on */
     (void)flock(file->fd, LOCK_UN);
     lock_file_leave(file);
     int again = open(file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -289,7 +290,7 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     int places = lock_file_place_count(file);
     bool first = place->number < 0, over = place->over;
     if (over || (!first && place->locked == PLACE_ALL_LOCKED))
-        return false; /* what follows is from earlier holders */
+        return false; /* the records that follow are from earlier holders */
     place->number++;
     if (!first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)
         place->number = after_hole(file, place->number, places);
@@ -353,8 +354,8 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
 /* When an inotify instance is closed for the last time, close(2) waits, for up to 20 ms, until no
  * processor can see its watches any more. To avoid that wait, the instance is put into the queue of
  * a socket that is in its own queue: a kernel thread that collects such sockets closes both (since
- * Linux 6.9; before that, close(2) waits). If a helper process held the instance instead and
- * outlived dlock, it would end as a zombie if pid 1 does not reap. */
+ * Linux 6.9; before that, close(2) waits). A helper process that closed the instance instead could
+ * outlive dlock, and would remain as a zombie where pid 1 does not reap. */
 void lock_file_news_close(int *news_fd)
 {
     int ends[2];

@@ -21,13 +21,13 @@
 
 /* --- record.c ----------------------------------------------------------------- */
 
-/* A record consists of lines "field value", from "dlock FORMAT" to "end", so that a truncated
- * record is recognized. */
+/* A record describes a lease or a pause. It is text in a lock file: lines "field value" between the
+ * lines "dlock FORMAT" and "end". A record without "end" is recognized as truncated. */
 #define LOCK_RECORD_SIZE 16384 /* room for a record */
 #define LOCK_RECORD_MOST 14336 /* the longest record; the map of places follows it (store.c) */
 
-/* The record of a pause is written here, after the record of place 0, which ends before this offset
- * even with the longest key. */
+/* The offset of the record of a pause. The record of place 0 comes before it, and ends before this
+ * offset even with the longest key. */
 #define LOCK_PAUSE_OFFSET 10240
 
 struct record {
@@ -39,9 +39,11 @@ struct record {
     int slot;  /* -1: none */
     int64_t fence;
     struct duration ttl;      /* TTL of the take */
-    struct deadline expires;  /* on the boot clock of holder.boot_id */
-    struct deadline hold;     /* likewise: keeps others out until then, with or without a process */
-    struct duration remember; /* how long the run is remembered; 0: not, or already recorded */
+    struct deadline expires;  /* on the clock of the boot with the id holder.boot_id */
+    struct deadline hold;     /* on the same clock: until then others are kept out, even if the
+                               * holder has ended */
+    struct duration remember; /* how long the run is remembered; 0: not at all, or the run is
+                               * already recorded */
     struct duration once_per; /* as requested: how long once_per needs the success of this run */
     struct holder holder;     /* with `kept` set, the lock was released, and only `hold` counts */
 };
@@ -84,9 +86,9 @@ bool record_may_be_of(const struct record *record, const char *boot_id);
  * also have flock(2) on the file, exclusive or shared, so that flock(1) and lslocks(8) see the
  * lock.
  *
- * The locks beyond the end of the file are open file description locks (fcntl(2)). Like flock(2)
- * locks, they belong to the open file, survive a fork, and are freed by the kernel. A process can
- * inspect them without acquiring any, so that a look blocks no other process. */
+ * The byte locks beyond the end of the file are open file description locks (fcntl(2)). Like
+ * flock(2) locks, they belong to the open file, survive a fork, and are freed by the kernel. A
+ * process can inspect them without acquiring any, so that a look blocks no other process. */
 enum { LOCK_PLACES_MOST = 1 << 20 };
 
 #define LOCK_FILE_PATH_SIZE (sizeof((struct lock_dir *)0)->path + LOCK_FILE_NAME_SIZE)
@@ -95,7 +97,7 @@ struct lock_file {
     char path[LOCK_FILE_PATH_SIZE];
     bool follow; /* links are allowed in the path */
     int fd;      /* -1: not open */
-    off_t size;  /* when the path was last known to lead to the open file */
+    off_t size;  /* of the file, when the path was last known to lead to it */
     dev_t device;
     ino_t inode; /* of the open file; 0: not known yet */
     char *text;  /* LOCK_RECORD_MOST bytes for the record that is read or written */
@@ -114,9 +116,9 @@ void lock_file_close(struct lock_file *file);
  * errno: unknown. */
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why);
 
-/* Enters the section: exclusive access for changes to records, places or the path. LOCK_OK;
- * LOCK_UNAVAILABLE with *why set if another process stays in the section for a second;
- * LOCK_CANCELLED; LOCK_CANT_CREATE if the file cannot be locked. */
+/* Enters the critical section of the file, which gives exclusive access for changes to records,
+ * places or the path. LOCK_OK; LOCK_UNAVAILABLE with *why set if another process stays in the
+ * critical section for a second; LOCK_CANCELLED; LOCK_CANT_CREATE if the file cannot be locked. */
 enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound,
                                  struct errmsg *why);
 void lock_file_leave(const struct lock_file *file);
@@ -128,8 +130,10 @@ bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
  * them. */
 bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place);
 
-/* Unlocks everything, leaves the section, and wakes the waiter that is notified when the file is
- * closed. Our own close does not wake it as long as the command's guard has the file open, too. */
+/* Unlocks everything, leaves the critical section, and wakes the first waiter, which is notified
+ * when a process closes the file. To wake it, this function opens and closes the file once more:
+ * closing our own descriptor notifies no process while the command's guard has the file open,
+ * too. */
 void lock_file_unlock(const struct lock_file *file);
 
 /* The locks of waiters, which belong to queue.c, start at this byte. */
@@ -148,9 +152,9 @@ enum place_lock { PLACE_UNLOCKED, PLACE_LOCKED, PLACE_ALL_LOCKED };
 
 struct lock_place {
     int number;
-    int own;                /* the place of ours that an iteration does not read; -1: none */
-    struct bound bound;     /* for the iteration over places */
-    enum place_lock locked; /* through another open file than this one */
+    int own;                /* our own place, which an iteration does not read; -1: none */
+    struct bound bound;     /* limits an iteration over places */
+    enum place_lock locked; /* whether it is locked through another open file than ours */
     bool known;             /* it has a record, which could be read */
     bool over;              /* out of time: the remaining places were not examined */
     bool unreadable;        /* it is unknown whether it has a record, or whether it is locked */
@@ -177,8 +181,8 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
 /* Reads the record of one place, and whether the place is locked. */
 void lock_file_read_place(const struct lock_file *file, struct lock_place *place);
 
-/* Finds a place that another process has locked alone, not with all others; false if there is
- * none. */
+/* Finds a place that another process has locked as a single one, not together with all places.
+ * False if there is none. */
 bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place);
 
 /* The number of places that may have a record. */
@@ -208,8 +212,8 @@ bool lock_file_drain_news(int news_fd);
  * record of a newer format counts as held. */
 bool place_is_held(const struct lock_place *place, const char *boot_id);
 
-/* True if the place's holder has died, or its lease without a process has ended, without a release,
- * and the run must be remembered. */
+/* True if the run of the place's holder was lost and must be remembered: the holder has died, or a
+ * lease without a process has ended, and the lock was not released. */
 bool place_lost_run(const struct lock_place *place, const char *boot_id);
 
 /* When the lease or the hold on a place ends, as far as that is known. */
@@ -218,9 +222,9 @@ struct deadline place_end(const struct lock_place *place);
 /* Describes the holder of a place that has a record. */
 void place_holder(const struct lock_place *place, const char *boot_id, struct holder *holder);
 
-/* A search for another process's lease, by its token, and by its take if that is known. If the
- * token has several places, a held one counts; otherwise the place that was acquired last, which
- * shows what became of the lease. */
+/* A search for another process's lease, by its token and, if known, its take id. If the token has
+ * several places, a held one counts; otherwise the place that was acquired last, which shows what
+ * became of the lease. */
 struct lease_search {
     enum lock_result result; /* LOCK_GONE at first; then LOCK_OK, LOCK_RELEASED or LOCK_GONE */
     struct errmsg why;
@@ -238,7 +242,8 @@ void search_add(struct lease_search *search, const struct lock_place *place,
 /* The holders of a lock file, and whether a request may join them: the rules of the modes.
  *
  *   An exclusive request waits for all holders; any request waits for an exclusive holder.
- *   Shared requests join shared holders only. Slots join slots if both give the same total.
+ *   Shared requests join shared holders only. A request for a slot joins holders of slots if it
+ *     names the same number of slots as they do.
  *   The holders set the mode in force. While the first waiter wants another mode, no further
  *     holder is admitted, so that the last holder eventually leaves.
  *   An owner token holds a lock at most once.
@@ -251,14 +256,15 @@ void place_map_set(struct place_map *map, int place, bool taken);
 
 struct survey {
     int held;                      /* number of holders, without our own place */
-    int released;                  /* released, but their holders do not know yet: still locked */
+    int released;                  /* number of places that were released from outside, and that
+                                    * their holders still have locked */
     struct lock_place first, last; /* the holders whose leases end first and last */
     struct place_map taken;        /* the places that are locked or held */
     bool acquired;                 /* there is a record of a detached lease */
     bool lost;                     /* there are records of runs that were lost */
     bool unreadable;               /* for some places it is unknown whether they are held */
     bool same_token;               /* one of the holders has the token that was asked about */
-    struct pause pause;            /* left 0: none */
+    struct pause pause;            /* `left` is 0 if there is none */
     int64_t newer;                 /* the format of a record that is newer than ours; or 0 */
     int free_place;                /* the lowest place that is neither locked nor held; -1: none */
 };
@@ -285,9 +291,9 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
  * waiter present, that determines which bytes of the lock file the waiter has locked. The lowest
  * number is the head's.
  *
- * The head has two seconds to act. An integer in the memory, the word, describes this turn; each
- * process that sees a change updates it. A head that has lost its turn joins the end of the queue
- * when it runs again. */
+ * The head has two seconds to act. An integer in the table (`turn` in struct memory_entry), called
+ * "the word", describes this turn; each process that sees a change updates the word. A head that
+ * has lost its turn joins the end of the queue when it runs again. */
 struct ticket {
     int64_t number; /* 0: none */
     enum lock_mode mode;
@@ -299,28 +305,32 @@ struct turn {
     uint64_t word;  /* as it was read */
     int64_t number; /* the head's number */
     bool lost;      /* the head has lost its turn */
-    bool room;      /* there was room for the head; if not, it keeps others out until there is */
+    bool room;      /* there was room for the head; if not, the head waits for room and keeps others
+                     * out */
     uint32_t ms;    /* when the turn began; 0: it is lost */
 };
 #define TURN_MS_MASK ((UINT32_C(1) << 31) - 1)
 struct turn turn_read(uint64_t word);
 uint64_t turn_word(int64_t number, bool room, uint32_t ms);
 
-/* The lowest number that has not lost its turn. */
+/* The lowest number whose waiter has not lost its turn. */
 int64_t turn_floor(const struct turn *known);
 
-/* How long a turn lasts, for the head (place 0) or the waiter at `place` after it, which loses the
- * turn only if it has not marked it. Each waiter looks more often than that. */
+/* How long the turn lasts: for the head (place 0), or for the waiter that is `place` waiters behind
+ * the head. A waiter behind the head is passed over at the end only if it has not marked the turn.
+ * Each waiter looks at the queue more often than that. */
 enum { TURNS = 2 };
 struct duration turn_length(int place);
 
-/* What a process writes into the memory's word if it finds that the waiter `next`, at `place`,
- * comes before it. */
+/* What a process writes into the word when it finds that the waiter `next`, at `place` in the
+ * queue, comes before it. */
 enum turn_step {
     TURN_LASTS,   /* nothing: `next` has its turn */
     TURN_BEGINS,  /* the turn of `next` begins now */
-    TURN_PASSES,  /* all before `next` have lost their turn; its own begins at the next look */
-    TURN_IS_OVER, /* nothing yet: the turn of `next` is over too; the waiter after it decides */
+    TURN_PASSES,  /* all waiters before `next` have lost their turn; that of `next` begins at the
+                   * next look */
+    TURN_IS_OVER, /* nothing yet: the turn of `next` is over, too; the waiter after `next`
+                   * decides */
 };
 struct waiter_seen {
     int place; /* 0: the head */
@@ -333,14 +343,15 @@ enum turn_step turn_step(const struct turn *known, const struct waiter_seen *see
 
 /* --- memory.c: the table beside the lock files ----------------------------------------- */
 
-/* The table: one file for each directory and user, which processes map and change with atomic
- * operations. There is no critical section that a frozen or killed process could leave locked.
+/* The table contains what is remembered of the locks: one file for each directory and user, which
+ * processes map into memory and change with atomic operations. There is no critical section that a
+ * frozen or killed process could leave locked.
  *
  * The table has room for 1,024 locks. If it is full, a new lock replaces the entry that was unused
  * for the longest time, whose counts are forgotten. Locks that remember a run are replaced last. An
- * entry is never replaced if once_per needs its run, or if it was used in the last 3 s; if none is
- * left, the new lock has no entry. Correctness depends on the table only for the fence, which all
- * locks share, and for once_per. */
+ * entry is never replaced if once_per needs its run, or if it was used in the last 3 s; if there is
+ * no other entry, the new lock gets none. Correctness depends on the table only for the fence,
+ * which all locks share, and for once_per. */
 enum { MEMORY_ENTRIES = 1024, RELEASES_KEPT = 6 };
 
 /* In every field, zero means "not yet", so that a file of zeros is an empty table. */
@@ -355,19 +366,20 @@ struct memory_entry {
     struct {
         _Atomic uint64_t token, take, forced; /* forced: 1 if by --force-release */
     } released[RELEASES_KEPT];                /* a ring, indexed by `releases` */
-    char forcer[80];                          /* caller of the last --force-release, cut */
+    char forcer[80];                          /* who called --force-release last; may be cut off */
 };
 
-/* The runs of a lock. Only the holder writes them, in the section of the lock file; any process may
- * read them. Zeros are an empty slot. */
+/* The runs of a lock. Only the holder writes them, in the critical section of the lock file; any
+ * process may read them. Zeros are an empty slot. */
 struct run_slot {
     uint64_t sum; /* checksum of all that follows `skipped` */
     _Atomic uint64_t skipped;
     uint64_t hash;      /* of the lock's key */
     int64_t kept_until; /* wall clock, ms */
     int64_t failures, runs;
-    char text[976]; /* key, last run, last success, its fence, until when it is needed; each ends in
-                     * NUL; "": not kept, or unknown */
+    char text[976]; /* the key, the last run, the last success, the fence of that success, and until
+                     * when once_per needs the success; each ends in NUL; "": not kept, or
+                     * unknown */
 };
 
 /* The history of an entry's lock, in its own page. */
@@ -387,10 +399,10 @@ struct memory {
 };
 
 /* Opens the table of this directory. With `make`, read-write, and the table is created if it is
- * missing or not valid; otherwise read-only. A table that is open stays open if that is sufficient.
- * If not, entries that were found before are no longer valid. LOCK_OK; LOCK_GONE: there is none to
- * read; LOCK_INVALID: it has a newer format; LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM. *why is
- * set. */
+ * missing or not valid; otherwise read-only. A table that is already open, and not read-only where
+ * `make` needs more, stays open. Otherwise it is opened again, and pointers to its entries become
+ * invalid. LOCK_OK; LOCK_GONE: there is none to read; LOCK_INVALID: it has a newer format;
+ * LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM. *why is set. */
 enum lock_result memory_open(struct memory *memory, const struct lock_dir *dir, bool make,
                              struct errmsg *why);
 
@@ -406,9 +418,9 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
  * SIGBUS. */
 struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make);
 
-/* The slot with the runs of the entry's lock, and the history beside it; `make` allocates each if
- * necessary. NULL if there is none, or the disk is full. The pointers are valid only as long as an
- * entry. */
+/* The slot with the runs of the entry's lock, and the slot with its history; `make` allocates each
+ * if necessary. NULL if there is no such slot, or the disk is full. The pointers are valid only as
+ * long as a pointer to an entry. */
 struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
                              bool make);
 struct history_slot *memory_history(const struct memory *memory, const struct run_slot *slot,
@@ -418,7 +430,7 @@ struct history_slot *memory_history(const struct memory *memory, const struct ru
  * the last. */
 bool memory_next_run(struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE]);
 
-/* Counts a take after a wait of this length. */
+/* Counts a take that was granted after a wait of this length. */
 void entry_taken(struct memory_entry *entry, const char *token, int64_t fence,
                  struct duration waited);
 
@@ -440,8 +452,8 @@ void entry_mark_forced(struct memory_entry *entry, const char *token, const char
 bool entry_has_ended(const struct memory_entry *entry, const char *token, const char *take_id,
                      char by[FORCER_SIZE]);
 
-/* What became of a lease that no record knows: LOCK_RELEASED; LOCK_FOREIGN if `others` hold the
- * lock; LOCK_GONE. *why is set. */
+/* What became of a lease of which there is no record: LOCK_RELEASED; LOCK_FOREIGN if `others` hold
+ * the lock; LOCK_GONE. *why is set. */
 enum lock_result entry_outcome(const struct memory_entry *entry, const struct lease *lease,
                                bool others, struct errmsg *why);
 
@@ -451,9 +463,9 @@ bool entry_set_turn(struct memory_entry *entry, uint64_t from, uint64_t to);
 /* Fills in the counts and what the entry knows of the last take and release. */
 void entry_read(const struct memory_entry *entry, struct lock_state *state);
 
-/* Reads the runs of the key with this hash. False, with *runs empty except for the skips: the slot
- * is empty, expired, torn, or belongs to another key. `key` (may be NULL) is "" if the key was too
- * long to be kept. In all these functions `slot` may be NULL: no slot. */
+/* Reads the runs of the key with this hash. False, with *runs empty except for the number of
+ * skipped runs: the slot is empty, expired, torn, or belongs to another key. `key` (may be NULL) is
+ * "" if the key was too long to be kept. In all these functions `slot` may be NULL: no slot. */
 bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory *runs,
                    char key[LOCK_KEY_SIZE]);
 
@@ -482,25 +494,26 @@ struct store {
     struct memory memory;
     char boot_id[sizeof((struct holder *)0)->boot_id]; /* "": not read yet */
     bool unrecorded;                                   /* there was no room to record a run */
-    char text[LOCK_RECORD_MOST];                       /* buffer of its files, for one at a time */
+    char text[LOCK_RECORD_MOST];                       /* buffer for the record of a file; one file
+                                                        * uses it at a time */
 };
 
 void store_close(struct store *store);
 
-/* Opens the directory that is now at the path, if it is another one; creates a missing one. Results
- * of lock_dir_open(). */
+/* If the path no longer leads to the open directory, opens the one that is there now; creates a
+ * missing one. Results of lock_dir_open(). */
 enum lock_result store_renew(struct store *store, struct errmsg *why);
 
-/* The file of this lock, not open. */
+/* Sets the path of *file to that of this lock's file. Does not open the file. */
 void store_file(struct store *store, struct lock_file *file, const char *key);
 
 /* The id of the boot that deadlines written now belong to. */
 const char *store_boot_id(struct store *store);
 
-/* The lock's entry in the memory; `make` begins an entry if there is none. Never NULL. */
+/* The lock's entry in the table; `make` begins an entry if there is none. Never NULL. */
 struct memory_entry *store_entry(struct store *store, const char *key, bool make);
 
-/* Opens a lock's file: to look at it, or to change or create it, which also enters its section.
+/* Opens a lock's file. Unless the file is opened only for a look, also enters its critical section.
  * Results of lock_file_open() and lock_file_enter(). Whatever the result, the file may be open. */
 enum lock_result store_open_file(struct store *store, struct lock_file *file, const char *key,
                                  enum lock_file_use use, struct bound bound, struct errmsg *why);
@@ -509,19 +522,19 @@ enum lock_result store_open_file(struct store *store, struct lock_file *file, co
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
                   struct bound bound, struct survey *survey);
 
-/* In the section: if there are many places, records for store_survey_one() which of them are
- * taken. */
+/* In the critical section: if there are many places, records for store_survey_one() which of them
+ * are taken. */
 void store_write_map(const struct lock_file *file, const struct survey *survey);
 void store_note_place(const struct lock_file *file, int place, bool taken);
 
-/* True if there are many places, and a holder of a single place was found: all holders have its
- * mode, but `held`, `first` and `last` are about this one only. False: all places must be looked
- * at. */
+/* True if there are many places, and a holder of a single place was found. *survey then describes
+ * this holder: all other holders have the same mode, but `held`, `first` and `last` do not count
+ * them. False: all places must be looked at. */
 bool store_survey_one(struct store *store, const struct lock_file *file, int own,
                       struct survey *survey);
 
-/* In the section: true if the lock has no pause, and no holder except in the place `own` (-1:
- * none). */
+/* In the critical section: true if the lock has no pause, and no holder except in the place `own`
+ * (-1: none). */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
 /* Iterates over the other default directories that exist and may be used, starting from
@@ -535,25 +548,25 @@ bool store_next_other(const struct store *store, struct lock_dir *other);
 bool store_held_elsewhere(struct store *store, const char *key, struct bound bound,
                           struct errmsg *why);
 
-/* In the section: removes the file, if the path still leads to it. False with errno if the
+/* In the critical section: removes the file, if the path still leads to it. False with errno if the
  * directory is no longer writable: the file then stays, and the next holder uses it. */
 bool store_remove(struct lock_file *file);
 
-/* In the section: removes the file if the lock has no holder, no pause and no waiter, and no
- * program has the file locked. */
+/* In the critical section: removes the file if the lock has no holder, no pause and no waiter, and
+ * no program has the file locked. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound);
 
-/* Reads the runs that the lock remembers, and adds the lost ones, whose records are still in the
+/* Reads the runs that the lock remembers, and adds the lost runs, whose records are still in the
  * file (NULL: no file). */
 void store_read_runs(struct store *store, const char *key, const struct lock_file *file,
                      struct bound bound, struct run_memory *runs);
 
-/* In the section, before the record goes: records that its run has ended; RUN_NONE: nothing has
- * run. A run is recorded once. If there is no room, sets store->unrecorded. */
+/* In the critical section, before the record is removed: records that its run has ended; RUN_NONE:
+ * nothing has run. A run is recorded once. If there is no room, sets store->unrecorded. */
 void store_add_run(struct store *store, const struct record *record, const struct run_end *end);
 
-/* In the section, before records in the file go: records the runs that were lost; with `all`, also
- * records as lost the runs that have not ended. */
+/* In the critical section, before records in the file are removed: records the runs that were lost;
+ * with `all`, also records as lost the runs that have not ended. */
 void store_lose_runs(struct store *store, const struct lock_file *file, bool all,
                      struct bound bound);
 
@@ -588,7 +601,7 @@ bool blocking_has_ended(const struct blocking *wait);
  * call. */
 bool blocking_is_over(struct blocking *wait, int *error);
 
-/* Cancels the wait, if one is running. True: it had already succeeded. */
+/* Cancels the wait, if one is running. True: the wait had already succeeded. */
 bool blocking_stop(struct blocking *wait);
 
 struct waiter {
@@ -597,20 +610,21 @@ struct waiter {
     struct ticket ticket;
     struct blocking behind; /* waits for the waiter before us to leave */
     int64_t behind_number;  /* the number of that waiter */
-    int asked;     /* how often the head has asked since the file was last closed; 0: it was not */
+    int asked;     /* how often the head has made a request since the file was last closed; 0: it
+                    * was not closed */
     bool notified; /* of the head: a process has closed the file since the last refusal */
-    struct deadline yields; /* if the file is gone: until when earlier waiters go first; or 0 */
+    struct deadline yields; /* if the file was removed: until when earlier waiters go first; or 0 */
     struct call call;       /* what waiter_listen() returns next, apart from later events */
 };
 
-/* Call this before a waiter with a ticket asks again. `file` is the file that is now at the
- * path; the memory's word is about its queue. A waiter that has lost its turn joins the end of
- * the queue. */
+/* Call this before a waiter with a ticket requests the lock again. `file` is the file that is now
+ * at the path; the word in `entry` is about the queue of this file. A waiter that has lost its turn
+ * joins the end of the queue. */
 void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                 const struct lock_request *request);
 
 /* The request was refused: joins the queue if necessary, and makes sure that the waiter is woken.
- * `ends`: when the lock may be free. True if the waiter is the head. */
+ * `ends`: when the lock may become free. True if the waiter is the head. */
 bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                  const struct lock_request *request, struct deadline ends);
 
@@ -618,23 +632,26 @@ bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct mem
  * queue, so that it blocks no other waiter, and rejoins later. */
 void waiter_wait_aside(struct waiter *waiter, const struct lock_file *file, struct deadline ends);
 
-/* The file is gone. True if earlier waiters are still in it: they move to the new file first, but
- * if one of them is frozen, this one waits only for a turn. */
+/* For a waiter whose file was removed. True if earlier waiters are still in the old file: they move
+ * to the new file first. If one of them is frozen, this waiter waits for it only as long as a turn
+ * lasts. */
 bool waiter_yields(struct waiter *waiter, const struct lock_file *file,
                    const struct memory_entry *entry);
 
 /* Implements listen() of struct backend. */
 struct call waiter_listen(struct waiter *waiter);
 
-/* Stops waiting in this file. The ticket goes when the file is closed, or by queue_leave(). */
+/* Stops waiting in this file. The ticket itself is freed when the file is closed, or by
+ * queue_leave(). */
 void waiter_stop(struct waiter *waiter);
 
+/* Frees the waiter's ticket and its mark. */
 void queue_leave(const struct lock_file *file, struct ticket *own);
 
 /* True if no earlier waiter comes before this one (number 0: not a waiter; all waiters come before
- * it). The first of them keeps this one out for its turn of two seconds, even if there is no room
- * for the first; then it is passed over. A second later, the waiters right after it that have not
- * looked since are passed over, too. */
+ * it). The head, which is the first of all, keeps this one out for a turn of two seconds, even if
+ * there is no room for the head; then the head is passed over. A second later, the waiters right
+ * after the head that have not looked at the queue during the turn are passed over, too. */
 bool queue_lets(const struct lock_file *file, struct memory_entry *entry, const struct ticket *own,
                 const struct survey *survey);
 
@@ -657,7 +674,7 @@ struct dir_backend {
     struct waiter waiter;
     int left_fd; /* the old file, kept open until we are in the queue of the new one; -1: none */
     struct run_record done; /* the last success, if once_per refuses the request because of it */
-    struct survey survey;   /* of the call in progress: with 9 kB, too large for a stack */
+    struct survey survey;   /* of the call in progress; its 9 kB are too much for the stack */
     bool reserved;          /* the request was refused only because others have waited longer */
     bool watched;           /* the waiter's news_fd reports events of the file that we hold */
 };

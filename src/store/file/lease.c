@@ -26,8 +26,9 @@ static bool is_forced(struct store *store, const struct lease *lease, struct err
     return true;
 }
 
-/* In the section: sets the record's deadline to `ttl` from now; only EXTEND_EXACTLY may make it
- * earlier. LOCK_OK; LOCK_UNAVAILABLE if the record cannot be written: its deadline is unchanged. */
+/* In the critical section of the lock file: sets the record's deadline to `ttl` from now; only
+ * EXTEND_EXACTLY may make it earlier. LOCK_OK; LOCK_UNAVAILABLE if the record cannot be written:
+ * its deadline is unchanged. */
 static enum lock_result set_deadline(const struct lock_file *file, int place, struct record *record,
                                      struct duration ttl, enum extend_how how, struct errmsg *why)
 {
@@ -69,8 +70,8 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
     return errmsg_fail(why, found->result, "%s", found->why.text);
 }
 
-/* Finds the lease that another process acquired. LOCK_OK: the file is open, and, unless for a look,
- * we are in its section. */
+/* Finds the lease that another process acquired. LOCK_OK: the file is open and, unless it was
+ * opened only for a look, we are in its critical section. */
 static enum lock_result find_outside(struct store *store, const struct lease *lease,
                                      enum lock_file_use use, struct bound bound,
                                      struct outside *outside, struct errmsg *why)
@@ -122,8 +123,8 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     return result;
 }
 
-/* The record shows the release before the file goes, so that a holder that still has the file open,
- * which the removal wakes, can tell a release from a loss. If that holder still has its place
+/* The record shows the release before the file is removed, so that a holder that still has the file
+ * open, which the removal wakes, can tell a release from a loss. If that holder still has its place
  * locked, it may be frozen, and waiters must not wait for it: the file is removed under them, and
  * they start again. Otherwise the file stays for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
@@ -193,7 +194,7 @@ static void adopt(struct lease *lease, struct deadline expires)
 }
 
 /* If the lock was released from outside, frees our place: the release has promised that others can
- * have it. */
+ * have the lock. */
 static enum lock_result after_look(struct dir_backend *backend, enum lock_result result)
 {
     if (result == LOCK_RELEASED)
@@ -217,8 +218,8 @@ enum lock_result dir_check(struct backend *base, struct lease *lease, struct bou
     return result;
 }
 
-/* Enters the section, so that other processes change nothing. LOCK_OK; LOCK_UNAVAILABLE,
- * LOCK_CANCELLED. */
+/* Enters the critical section of our lock file, so that other processes change nothing there.
+ * LOCK_OK; LOCK_UNAVAILABLE, LOCK_CANCELLED. */
 static enum lock_result enter_own(struct dir_backend *backend, struct bound bound,
                                   struct errmsg *why)
 {
@@ -251,9 +252,9 @@ enum lock_result dir_extend(struct backend *base, struct lease *lease, enum exte
     return result;
 }
 
-/* In the section: records the run, and removes the file or marks our record as released. `record`:
- * NULL if it could not be read. Even if nothing can be written, the kernel's lock ends with the
- * file. */
+/* In the critical section: records the run, and removes the file or marks our record as released.
+ * `record`: NULL if it could not be read. Even if nothing can be written, the kernel frees the lock
+ * when the file is closed. */
 static void give_back(struct dir_backend *backend, const struct lease *lease, struct record *record,
                       struct bound bound)
 {
@@ -276,7 +277,7 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
     }
 
     struct memory_entry *entry = store_entry(store, lease->key, true);
-    if (!held_on && wanted) /* notes whose turn it is */
+    if (!held_on && wanted) /* only to note whose turn it is */
         (void)queue_lets(file, entry, &(struct ticket){0}, survey);
     entry_released(entry, lease->token, lease->take_id,
                    record != NULL ? age_of(record) : deadline_gap(lease->taken, deadline_now()));

@@ -18,7 +18,8 @@
 
 /* --- one lock ---------------------------------------------------------------- */
 
-/* Describes a holder that counts: neither a killed holder nor one that has released is reported. */
+/* Describes a holder that counts: neither a killed holder nor one that has released the lock is
+ * reported. */
 static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
                        const char *boot_id)
 {
@@ -41,7 +42,7 @@ static bool is_locked_by_others(const struct lock_file *file)
     return proc_locks_holders(file->fd, &open_file, &holder, 1) > 0;
 }
 
-/* Leaves out holders that came after the count. */
+/* Leaves out holders that acquired the lock after the holders were counted. */
 static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
                         struct lock_state *state)
 {
@@ -114,8 +115,9 @@ static enum lock_result look_at(struct dir_backend *backend, const struct lock_f
 }
 
 /* Removes a file that an expired --hold-at-least or a killed holder has left, which would otherwise
- * stay forever. An empty file is one that a process is just acquiring. The record of a detached
- * lease must stay: --extend and --release read there what became of the lease. */
+ * stay forever. An empty file stays: a process has created it a moment ago, to acquire the lock.
+ * The record of a detached lease must stay: --extend and --release read there what became of the
+ * lease. */
 static void remove_left(struct dir_backend *backend, struct lock_file *file,
                         const struct lock_state *state)
 {
@@ -164,7 +166,8 @@ enum lock_result dir_look(struct backend *base, const char *key, struct lock_sta
 
 /* --- removal ------------------------------------------------------------------- */
 
-/* Called before the file goes, because its removal wakes the holders. */
+/* Remembers who takes the leases of all holders away by force, and records their runs as lost.
+ * Called before the file is removed, because the removal wakes the holders. */
 static void mark_forced(struct store *store, const struct lock_file *file, const char *key,
                         struct bound bound)
 {
@@ -242,8 +245,8 @@ static void fill_pause(struct record *record, const char *key, const struct paus
     text_copy(record->holder.message, sizeof record->holder.message, pause->message);
 }
 
-/* In the section: writes the record of a pause. LOCK_UNAVAILABLE: we may have been frozen, and the
- * file was removed by force. */
+/* In the critical section of the lock file: writes the record of a pause. LOCK_UNAVAILABLE: we may
+ * have been frozen, and the file was removed by force. */
 static enum lock_result write_pause(struct lock_file *file, const struct record *record,
                                     struct errmsg *why)
 {
@@ -292,7 +295,7 @@ struct lister {
     struct dir_backend *backend;
     struct listing of;
     size_t visited;
-    bool ended; /* by visit() */
+    bool ended; /* visit() has ended the listing */
 };
 
 static bool is_name_of(const char *name, const char *key)
@@ -409,7 +412,7 @@ static enum lock_result list_here(struct lister *lister, struct bound bound, str
         result = lock_state_of_list(&state, list.keys[i],
                                     look_here(lister->backend, list.keys[i], &state, bound, why));
         if (result == LOCK_REFUSED) {
-            result = LOCK_OK; /* another user's */
+            result = LOCK_OK; /* another user's lock file */
         } else if (result == LOCK_OK && lock_state_is_listed(&state, lister->of.all)) {
             lister->visited++;
             lister->ended = !lister->of.visit(lister->of.data, &state);

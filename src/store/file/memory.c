@@ -1,31 +1,33 @@
-/* Owners: every process of the user changes the table, word by word, with atomic operations. There
- * is no lock that a frozen process could keep. (Text records under a byte lock would take a third
- * of the map's time. But a process that is frozen with that lock would keep a release from being
- * recorded, unless each record is stored twice.) Only the holder of a lock writes the lock's slot.
+/* How processes share the table: every process of the user changes it, word by word, with atomic
+ * operations. There is no lock that a frozen process could keep. (Text records that are protected
+ * by a byte lock would take only a third of the time that the mapped table takes. But a process
+ * that is frozen while it has that lock would keep releases from being recorded, unless each record
+ * is stored twice.) Only the holder of a lock writes the lock's slot.
  *
  *   Processes A and B each request a fence -> each reads the last fence, computes the next one, and
  *     swaps it in only if the last one is unchanged; otherwise it reads again -> no fence is given
  *     out twice, and the later swap gets the higher one.
  *
  *   A and B begin an entry in one place -> the place belongs to the process that swaps its key in
- *     -> the other one finds its own key there, or continues to search.
+ *     -> the other one finds its own key there if both have the same key; otherwise it continues to
+ *     search.
  *
- *   A replaces the entry that B has just found -> B's counts go to the wrong lock or are lost, and
- *     waiters for B's lock may lose their order once. This is so rare, and so little harm, that
- *     nothing prevents it: an entry is replaced only if the table is full and other entries were
- *     used later, and a waiter uses its entry every second.
+ *   A replaces an entry after B has found it, and before B uses it -> B's counts go to the wrong
+ *     lock or are lost, and waiters for B's lock may lose their order once. This is so rare, and
+ *     does so little harm, that nothing prevents it: an entry is replaced only if the table is full
+ *     and other entries were used later, and a waiter uses its entry every second.
  *
  *   A looks for a key while B begins an entry -> a search ends at the first free place, and no
- *     place becomes free again -> A finds the key, or stops at B's place, and the swap decides. An
- *     older dlock looks at the first 16 places only, and begins another entry for a key that is
- *     further away.
+ *     place becomes free again -> A finds the key, or stops at B's place, and then it depends on
+ *     the swap of the keys. An older dlock looks at the first 16 places only, and begins another
+ *     entry for a key that is further away.
  *
  *   A file is not a valid table -> dlock replaces it by a new one -> processes that have mapped the
  *     old one still count there. The next fence comes from the clock.
  *
  *   A and B are the first to write to one page of the run slots -> both allocate the page, which
- *     changes nothing the second time. The page is marked once it is allocated: a store into a hole
- *     on a full disk would raise SIGBUS.
+ *     changes nothing the second time. The page is marked as allocated, and used, only afterwards:
+ *     a store into a hole on a full disk would raise SIGBUS.
  *
  *   A and B take a lock away by force -> each writes its name and marks the leases -> for both, the
  *     name is that of the later one, or parts of both names.
@@ -72,7 +74,7 @@ enum {
 };
 
 struct memory_map {
-    _Atomic uint64_t magic; /* 0: the file was just created */
+    _Atomic uint64_t magic; /* 0: the file is new, and not yet a table */
     _Atomic int64_t fence;
     _Atomic uint64_t allocated[PAGE_WORDS]; /* a bit for each page of runs, then of histories */
     uint64_t reserved[30 - PAGE_WORDS];
@@ -106,8 +108,8 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-/* The size of the file. A size that cannot be read does not make the file short: what is remembered
- * must not count as lost. */
+/* The size of the file. If the size cannot be read, the file does not count as too short: what the
+ * table remembers must not count as lost. */
 static off_t size_now(const struct memory *memory)
 {
     struct stat status;
@@ -242,7 +244,8 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
                        "the fence in the lock directory has reached its maximum");
 }
 
-/* True if this page after the entries is allocated. With `make`, allocates the page if needed. */
+/* True if the page with this number, counted from the end of the entries, is allocated. With
+ * `make`, allocates the page if needed. */
 static bool has_page(const struct memory *memory, size_t page, bool make)
 {
     off_t start = (off_t)(offsetof(struct memory_map, runs) + page * RUN_PAGE);
@@ -269,7 +272,7 @@ struct run_slot *memory_slot(const struct memory *memory, const struct memory_en
     struct run_slot *slot = &memory->map->runs[number];
     if (!has_page(memory, number * sizeof *slot / RUN_PAGE, make))
         return NULL;
-    if (make) /* touched by a write first, as in find() */
+    if (make) /* the first access must be a write: see find() */
         atomic_fetch_add(&slot->skipped, 0);
     return slot;
 }
@@ -323,9 +326,9 @@ static struct memory_entry *least_needed(const struct memory *memory)
     return least;
 }
 
-/* Finds the place with this key, otherwise the place to use for it (NULL: none). An entry that will
- * be written is first touched by a write: a read would make the kernel map the 16 pages around it,
- * too. */
+/* Finds the place with this key, otherwise the place to use for it (NULL: none). The first access
+ * to an entry that will be written is a write: a read would make the kernel map the 16 pages around
+ * the entry, too. */
 static struct memory_entry *find(const struct memory *memory, uint64_t key, bool make, bool *there)
 {
     for (size_t i = 0; i < MEMORY_ENTRIES; i++) {
@@ -358,7 +361,7 @@ struct memory_entry *memory_entry(struct memory *memory, const char *key, bool m
                    sizeof *entry - offsetof(struct memory_entry, takes));
             return entry;
         }
-        /* Another process has just begun this entry, or another entry in this place. */
+        /* Meanwhile another process has begun this entry, or another one in this place. */
     }
     memset(&memory->none, 0, sizeof memory->none);
     return &memory->none;
@@ -384,7 +387,7 @@ static void add_ms(_Atomic int64_t *sum, struct duration more)
     atomic_fetch_add(sum, more.ns / NS_PER_MS);
 }
 
-/* The token is stored last, so that no process finds an incomplete end. */
+/* The token is stored last, so that no process finds a release that is only half written. */
 static void remember_end(struct memory_entry *entry, const char *token, const char *take_id,
                          bool forced)
 {
@@ -491,8 +494,8 @@ void entry_read(const struct memory_entry *entry, struct lock_state *state)
 
 /* --- the runs of a lock --------------------------------------------------- */
 
-/* The longest texts of a run, which are cut to these sizes: a slot has room for two runs of MOST
- * bytes, in most cases with the key. */
+/* The texts of a run are cut to these sizes, so that a slot has room for two runs of MOST bytes
+ * each and, in most cases, the key. */
 enum { HOST_SIZE = 65, USER_SIZE = 33, COMMAND_SIZE = 97 };
 
 /* Another process may be writing what is copied right now: the copy is repeated this often, and a
@@ -580,7 +583,7 @@ static void write_run(const struct run_record *run, char text[RUN_TEXT_SIZE])
     text_copy(cut.command, COMMAND_SIZE, run->command);
     if (fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE) <= MOST)
         return;
-    cut.command[0] = '\0'; /* its control characters are too long when encoded */
+    cut.command[0] = '\0'; /* the command has control characters, which are too long when encoded */
     (void)fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE);
 }
 

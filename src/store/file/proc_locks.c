@@ -66,7 +66,8 @@ static void find_file(int fd, struct flock_file *file)
     (void)proc_fdinfo_number(fd, "ino:", 10, &file->inode);
 }
 
-/* Asks for the device only if in doubt. */
+/* True if this device and inode are the file's. Asks the kernel for the file's device only if the
+ * inode matches and the device from stat(2) does not. */
 static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
 {
     if (inode == file->inode && device != file->device && !file->asked)

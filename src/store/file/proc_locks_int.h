@@ -17,7 +17,7 @@ struct flock_file {
 
 struct flock_holder {
     pid_t pid; /* the process that called flock(2); it may have ended, and its pid may be reused */
-    bool shares; /* LOCK_SH */
+    bool shares; /* the lock is shared (LOCK_SH) */
 };
 
 /* Lists the flock(2) locks on the file of an open descriptor, even one opened with O_PATH; *file is
@@ -29,7 +29,7 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
                           size_t room);
 
 /* True if the process of *holder has a lock on this file now, through any of its open files but
- * `except` (-1: none), even if another process acquired that lock; sets the kind of lock. False too
+ * `except` (-1: none), even if another process acquired that lock; sets holder->shares. False too
  * if we may not look at its open files. */
 bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except);
 

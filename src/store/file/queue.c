@@ -1,78 +1,81 @@
 /* The waiters of a lock file: their tickets, what wakes which waiter, and the thread that waits in
  * the kernel.
  *
- * A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on. The waiter has as many of them
- * locked for writing as its kind requires, so that every process can judge whether it is the
- * waiter's turn. The kernel unlocks the bytes when the waiter dies. The next waiter requests a read
- * lock on the first byte of the ticket before its own, and so waits for that waiter to leave,
- * whether by acquiring the lock, giving up or dying: each departure wakes one waiter. Every look
- * asks only for locks that would keep out a reader; so the read lock of a waiter that was just
- * woken does not count as a ticket.
+ * A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on. How many of them the waiter has
+ * locked for writing shows its mode and its slots (kind_of()), from which every process can judge
+ * whether it is the waiter's turn. The kernel unlocks the bytes when the waiter dies. The next
+ * waiter requests a read lock on the first byte of the ticket before its own, and so waits for that
+ * waiter to leave, whether by acquiring the lock, giving up or dying: each departure wakes one
+ * waiter. A process that looks for tickets asks the kernel only for write locks. So the read lock,
+ * which a waiter has for a moment when it is woken, does not count as a ticket.
  *
  * During the head's turn, each waiter that looks marks the turn with another lock, at a byte that
  * depends on the waiter's number and on when the turn began: the mark shows that the waiter is
- * alive. It goes when the waiter marks another turn, or with the ticket. An older dlock neither
- * sets marks nor sees them.
+ * alive. The mark is removed when the waiter marks another turn, or with the ticket. An older dlock
+ * neither sets marks nor sees them.
  *
- * "The word" is the integer in the memory that says whose turn it is (rules.c). Orders:
+ * "The word" is the integer in the table that says whose turn it is (rules.c). Orders of events:
  *   Two waiters join -> both look for the highest number, and one locks the next one -> the other
  *     one is refused that number, and locks the one after it.
- *   N joins, and is held up between its look and its lock; meanwhile others come and go, and the
- *     word is past N's number -> N looks at the word once more when it has its ticket, and joins
- *     again. If N is held up after that look, it finds out at its next try.
- *   H, the head, acts just when O finds that H's time is up -> if O changes the word first, H finds
- *     that it was passed over, and joins again; otherwise both enter the section, one after the
- *     other, and the later one finds the lock held.
+ *   N joins, and is delayed after it has looked for the highest number, before it locks its own;
+ *     meanwhile others come and go, and the word is past N's number -> N looks at the word once
+ *     more when it has its ticket, and joins again. If N is delayed after that look, it finds out
+ *     at its next try.
+ *   H, the head, acts at the moment when another waiter, O, finds that H's time is up -> if O
+ *     changes the word first, H finds that it was passed over, and joins again; otherwise both
+ *     enter the critical section of the lock file, one after the other, and the later one finds the
+ *     lock held.
  *   H was frozen and is passed over, and still has its bytes locked -> the bytes are ignored, and
  *     the numbers continue above them.
- *   H acquires the lock -> its ticket goes only once its record and place are there -> a request in
- *     between is refused because of the ticket or because of the place.
+ *   H acquires the lock -> its ticket is removed only after its record was written and its place
+ *     locked -> a request in between is refused because of the ticket or because of the place.
  *   H dies -> the next waiter is woken and finds that it is the head.
  *   H and the waiters right after it are frozen, and several after them are alive -> each of these
  *     has looked, and marked the turn, before the turn ended -> all of these wake at its end -> the
  *     first waiter with a mark acts, or the first to look makes it that waiter's turn.
  *   A waiter is frozen after it has marked the turn -> it gets its own turn.
- *   The turn ends just as a live waiter is about to mark it -> that waiter has lost its place, like
- *     H.
+ *   The turn ends at the moment when a live waiter is about to mark it -> that waiter has lost its
+ *     place, like H.
  *   O is woken because B, the waiter before it, has left, and others are still before B -> from
  *     then on O waits for the waiter before B.
- *   The entry of the table goes to another lock, or there is none -> a turn is not lost, or is lost
- *     two seconds later.
+ *   The lock's entry in the table is given to another lock, or the lock has no entry -> a frozen
+ *     head does not lose its turn, or loses it two seconds later.
  *
  * Events that wake a waiter:
  *
  *   A process closes the file -> the head is notified. A holder closes the file when it ends,
  *     however it ends, and so does a process that releases, extends or removes a lease from
  *     outside. The head is also notified when the file is removed, and knows when a lease without a
- *     process ends. When its notifications start, the head asks once more, which finds whatever
- *     happened before.
+ *     process ends. When its notifications start, the head requests the lock once more, which finds
+ *     whatever happened before.
  *   A waiter leaves -> the kernel wakes the next one.
  *
  * A holder that releases unlocks everything, and then opens and closes the file once more, because
- * the guard of its command has the same descriptor until later. If a holder is killed, the
- * kernel first closes the file and then unlocks it, at once if the holder has a processor; so the
- * head asks a few more times.
+ * the guard of its command still shares the holder's open file: closing the holder's descriptor
+ * alone does not notify the head. If a holder is killed, the kernel first closes the file and then
+ * unlocks it: immediately afterwards, unless the holder has to wait for a processor. So the head
+ * requests the lock a few more times.
  *
  * One case wakes no waiter: the head is frozen, and perhaps waiters after it. So every waiter looks
- * every two seconds, and the one after the head every second. A waiter that finds that it is the
- * head's turn looks again when all frozen waiters before it have lost theirs, at most 3 s later. So
- * a lock is free for at most 5 s, whatever is frozen.
+ * at the queue every two seconds, and the one after the head every second. A waiter that finds that
+ * it is the head's turn looks again when all frozen waiters before it have lost theirs, at most 3 s
+ * later. So a lock is free for at most 5 s, whatever is frozen.
  *
  * The thread: the main thread starts it, and joins it before it does anything else that matters:
  * acquire the lock, give up, run a command. The descriptor is the main thread's; the helper thread
  * uses it only in its one call. To cancel, the main thread sends a signal, which ends the call with
- * EINTR. Orders:
- *   the thread is in the call -> EINTR -> it sees that it was cancelled.
- *   the thread has not yet checked for cancellation -> it sees that it was cancelled -> it makes no
+ * EINTR. Orders of events:
+ *   the thread is in the call -> EINTR -> the thread sees that it was cancelled.
+ *   the thread has not yet checked for cancellation -> it sees that it was cancelled, and makes no
  *     call.
  *   the thread has checked, and is not in the call yet -> the signal is lost -> another signal is
  *     sent every millisecond until the thread reports its end.
  *   the thread already has what it waited for -> it ends by itself -> the caller learns that the
  *     wait succeeded.
  *
- * The signal is SIGURG, so that losing one to dlock harms no other use. While the thread exists,
- * the signal has a handler that does nothing; the old disposition is restored before a command
- * starts. */
+ * The signal is SIGURG, which is ignored by default: no harm is done if dlock swallows one that was
+ * sent for another reason. While the thread exists, the signal has a handler that does nothing; the
+ * old disposition is restored before a command starts. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -122,7 +125,7 @@ static bool find_any(const struct lock_file *file, int64_t from, int64_t to, str
         found->mode = MODE_SLOTS;
         found->slots = (int)(kind - 2);
     }
-    return found->number >= from && found->number < to; /* otherwise it is no ticket of dlock's */
+    return found->number >= from && found->number < to; /* otherwise the lock is no ticket */
 }
 
 /* The kernel returns locks in no particular order, mostly the lowest first. */
@@ -173,7 +176,8 @@ size_t queue_list(const struct lock_file *file, struct ticket *tickets, size_t m
     return count;
 }
 
-/* Below the ticket that the kernel returns there are few others, usually none. */
+/* The ticket that the kernel returns is usually the first, or one of the first, so that the
+ * recursion, which counts those before it, has little to do. */
 static int count(const struct lock_file *file, int64_t from, int64_t to)
 {
     struct ticket found;
@@ -208,7 +212,7 @@ static struct duration since(const struct turn *known)
 }
 
 /* Notes that all waiters up to this number have lost their turn. False if another process has
- * changed the word since. */
+ * changed the word since *known was read. */
 static bool end_turns(struct memory_entry *entry, const struct turn *known, int64_t number)
 {
     return entry_set_turn(entry, known->word, turn_word(number, false, 0));
@@ -219,7 +223,8 @@ static int64_t mark_at(uint32_t ms, const struct ticket *ticket)
     return MARKS + ms % MARKED_MS * NUMBERS + ticket->number;
 }
 
-/* If this fails, the waiter may lose its place. */
+/* Marks the turn that began at `ms`, and removes the mark of an earlier turn. If this fails, the
+ * waiter may lose its place. */
 static void mark_turn(const struct lock_file *file, uint32_t ms, const struct ticket *own)
 {
     if (own->number > 0 && lock_file_set(file, F_UNLCK, MARKS, 0))
@@ -233,7 +238,8 @@ static bool has_marked(const struct lock_file *file, const struct turn *known,
     return lock_file_find(file, F_RDLCK, mark_at(known->ms, ticket), 1, &lock);
 }
 
-/* Notes that the turn of `head` begins now, or, if there is no room for it, that it waits. */
+/* Notes that the turn of `head` begins now, or, if there is no room for the head, that the head
+ * waits for room. */
 static void begin_turn(const struct lock_file *file, struct memory_entry *entry,
                        const struct turn *known, const struct ticket *head, bool room,
                        const struct ticket *own)
@@ -331,7 +337,7 @@ void queue_leave(const struct lock_file *file, struct ticket *own)
     own->number = 0;
 }
 
-/* Joins the end of the queue. The number is 0 if that is impossible. */
+/* Joins the end of the queue. own->number is 0 if that is impossible. */
 static void join(const struct lock_file *file, struct memory_entry *entry,
                  const struct lock_request *request, struct ticket *own)
 {
@@ -359,8 +365,8 @@ static bool find_before(const struct lock_file *file, const struct memory_entry 
     return find_last(file, floor_of(entry), own->number, before);
 }
 
-/* Waits, without limit, until the waiter with this number has left. 0, or an errno: EINTR if a
- * signal has arrived. */
+/* Waits, without limit, until the waiter with this number has left. Returns 0 or an errno: EINTR if
+ * a signal has arrived. */
 static int await_leave(int fd, int64_t number)
 {
     struct flock lock = {.l_type = F_RDLCK,
@@ -370,7 +376,7 @@ static int await_leave(int fd, int64_t number)
     if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
         return errno;
     lock.l_type = F_UNLCK;
-    (void)fcntl(fd, F_OFD_SETLK, &lock); /* cannot fail: it splits no lock */
+    (void)fcntl(fd, F_OFD_SETLK, &lock); /* cannot fail: no lock is split in two */
     return 0;
 }
 
@@ -382,7 +388,7 @@ int queue_count(const struct lock_file *file, const struct memory_entry *entry,
 
 /* --- waiting ----------------------------------------------------------------- */
 
-/* After an event the head asks several more times, this long after each refusal. */
+/* After an event the head requests the lock several times, this long after each refusal. */
 static const struct duration ask_again_after[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };
@@ -425,7 +431,7 @@ void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memo
         queue_leave(file, &waiter->ticket);
         join(file, entry, request, &waiter->ticket);
     }
-    /* The head's notifications start before it asks: so it need not ask twice. */
+    /* The head's notifications start before its request: so it need not make a second one. */
     if (!waiter->behind.running && !find_before(file, entry, &waiter->ticket, &before))
         hear(waiter, file);
 }
@@ -510,7 +516,7 @@ struct call waiter_listen(struct waiter *waiter)
     struct call call = waiter->call;
     int error;
 
-    waiter->call.now = false; /* the waiter makes the request that `now` calls for */
+    waiter->call.now = false; /* `now` is reported once: the waiter then makes the request */
     if (waiter->behind.running) {
         if (blocking_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL, DEADLINE_NEVER);
@@ -544,7 +550,7 @@ static void *wait_thread(void *data)
     wait->error = EINTR;
     while (wait->error == EINTR && !atomic_load(&wait->cancelled))
         wait->error = wait->call(wait->fd, wait->argument);
-    (void)!write(wait->over_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: it was at 0 */
+    (void)!write(wait->over_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: counter was 0 */
     return NULL;
 }
 

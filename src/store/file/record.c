@@ -11,7 +11,7 @@
 static const char first_word[] = "dlock ";
 static const char last_line[] = "end\n";
 
-/* Durations are in nanoseconds here, as in records of format 1. */
+/* The fields of a record. Durations are in nanoseconds, as in records of format 1. */
 #define RECORD(name, kind, none, member) FIELD(record, name, NULL, kind, none, member)
 static const struct field of_record[] = {
     RECORD("key", FIELD_TEXT, 0, key),
@@ -77,8 +77,8 @@ bool record_begins(const char *text)
     return strncmp(text, first_word, strlen(first_word)) == 0;
 }
 
-/* Returns the text after the first line, and its number in *format; NULL if this is no such
- * line. */
+/* Reads the line "dlock FORMAT". Returns the text after that line, and the number in *format; NULL
+ * if the text does not begin with such a line. */
 static const char *read_first_line(const char *text, int64_t *format)
 {
     char digits[24];

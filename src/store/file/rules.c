@@ -10,7 +10,7 @@
 /* --- one place ------------------------------------------------------------- */
 
 /* A holder whose place is locked counts, unless its record says that the lock was released from
- * outside. A hold lasts even after the holder has ended or released the lock. */
+ * outside. A hold (--hold-at-least) lasts even after the holder has ended or released the lock. */
 bool place_is_held(const struct lock_place *place, const char *boot_id)
 {
     const struct record *record = &place->record;
@@ -143,7 +143,7 @@ void survey_add(struct survey *survey, const struct lock_place *place, const cha
     survey->same_token |= place->known && strcmp(place->record.token, token) == 0;
 }
 
-/* True if the holders have this mode. A record that cannot be read may say anything. All holders
+/* True if the holders have this mode. A record that cannot be read may have any mode. All holders
  * have records of one format. */
 static bool same_mode(const struct survey *survey, enum lock_mode mode, int slots)
 {
@@ -198,11 +198,12 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
 
 /* --- whose turn it is ------------------------------------------------------------ */
 
-/* The word: the head's number, whether there was room for the head, and since when this has been so
- * (milliseconds of the boot clock of the first time namespace; they may wrap around: a word from
- * weeks ago costs two seconds at most). Without a time, the head has lost its turn. All lower
- * numbers have lost theirs, too. When a waiter joins an empty queue, a word from an older dlock, or
- * about tickets long gone, is reset. */
+/* The word (`turn` in struct memory_entry) contains the head's number, whether there was room for
+ * the head, and since when this has been so (milliseconds of the boot clock of the first time
+ * namespace; they may wrap around: a word that is weeks old delays a waiter by two seconds at
+ * most). If the word contains no time, the head has lost its turn. All lower numbers have lost
+ * theirs, too. When a waiter joins an empty queue, a word from an older dlock, or about tickets
+ * long gone, is reset. */
 struct turn turn_read(uint64_t word)
 {
     uint32_t low = (uint32_t)word;

@@ -1,16 +1,19 @@
 /* A directory of locks: its files, what is remembered beside them, and the steps that holding,
  * releasing and removing a lock have in common.
  *
- * A run is recorded in the memory when its lock is released. Until then dlock knows of it only from
- * the record in the lock file. If no process holds that record's place any more, and the lock was
- * not released, the run was lost. A lost run is recorded before its record goes. Orders:
+ * A run is recorded in the table (memory.c) when its lock is released. Until then dlock knows of
+ * the run only from the record in the lock file. If no process holds that record's place any more,
+ * and the lock was not released, the run was lost. A lost run is recorded before its record is
+ * removed. Orders of events:
  *
  *   A holder releases -> it records its run, marks or removes its record, and then unlocks its
- *     place -> a taker with once_per, which decides in the section, knows of the run.
+ *     place -> a request with once_per, which is granted only in the critical section of the lock
+ *     file, takes the run into account.
  *   The holder is killed after it has recorded its run, but before its record is gone -> the run is
  *     found again, as a lost one -> it is the last run already, and is not recorded again.
  *   The holder is killed before it has recorded its run -> the record stays, unlocked ->
- *     store_read_runs() counts the run as lost, and the next taker records it as lost.
+ *     store_read_runs() counts the run as lost, and the next process that acquires the lock records
+ *     it as lost.
  *   The lock is taken away by force -> the process that does so records the run as lost -> the
  *     holder, which learns of it, does not record the run again.
  *   The file is removed by hand -> the holder records the run when it gives up the lock, unless a
@@ -130,8 +133,8 @@ static bool read_pause_record(const struct lock_file *file, struct record *recor
     return read;
 }
 
-/* A record that cannot be read may have any end. It counts as a pause for another second, so that
- * no process acquires the lock or removes the file. */
+/* A pause whose record cannot be read may end at any time. It counts as one that lasts for another
+ * second, so that no process acquires the lock or removes the file. */
 static struct pause read_pause(const struct lock_file *file, const char *boot_id, int64_t *newer)
 {
     struct pause pause = {.left = DURATION_ZERO};
@@ -156,14 +159,16 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
 /* --- the map of places --------------------------------------------------------- */
 
 /* The map: a bit for each place that was locked or held at the last look, at the end of the first
- * place. It is written, in the section, as soon as there are many places, so that most takes need
- * not look at all of them. It is only a hint: locks and records decide.
+ * place. It is written, in the critical section of the lock file, as soon as there are many places,
+ * so that most requests for the lock need not look at all of them. It is only a hint: locks and
+ * records decide.
  *
- *   A holder is killed -> its bit stays set -> the next look at all places finds its place: this
- *     look comes if the map has nothing better, or if the file would grow to a power of two.
- *   An older dlock locks a place, or an exclusive holder overwrites the map -> a taker reads a
- *     place before it believes that a bit says "free" -> after some wrong bits the taker looks at
- *     all places, and writes the map again. */
+ *   A holder is killed -> its bit stays set -> the next look at all places finds that its place is
+ *     free. Such a look comes when the map shows no other free place, or when the number of places
+ *     in the file would reach a power of two.
+ *   An older dlock locks a place, or an exclusive holder overwrites the map -> a process that
+ *     acquires the lock reads a place before it believes that the bit of that place says "free" ->
+ *     after some wrong bits that process looks at all places, and writes the map again. */
 #define MAP_AT LOCK_RECORD_MOST
 _Static_assert(MAP_AT + sizeof(struct place_map) == LOCK_RECORD_SIZE, "the map fills the place");
 
@@ -293,8 +298,8 @@ bool store_remove(struct lock_file *file)
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
-/* flock(1) may have locked the file. Other processes may have written records beyond the size that
- * we knew. */
+/* Tries flock(2), because flock(1) may have locked the file. Verifies the file first, which also
+ * reads its size again: other processes may have written records beyond the size that we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_verify(file, NULL) == LOCK_OK && queue_is_empty(file) &&
