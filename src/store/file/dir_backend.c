@@ -17,17 +17,18 @@
  *     holders -> A does not remove; with --force-release A does remove, and B's first check finds
  *     its file gone.
  *   B opens the file after A has removed it -> B has a new file, which A does not touch. A's
- *     command has ended, or has given up the lock, or is being stopped by A's watch.
+ *     command has ended, or has given up the lock, or is being stopped by A's watch (run/watch.c).
  *
  * A is killed in the critical section -> the kernel frees the critical section. If A's record is
  * there but its place is not locked, the lock is not held. A detached lease is held from the moment
  * its record is complete.
  * A is frozen in the critical section -> after a second, others are refused; only --force-release
  * proceeds without entering it. When A runs again, it looks at the path once more before it leaves
- * the critical section, and starts again if the path differs. If A is frozen after that look, it is
- * a holder like any other, and its watch finds the loss. If A is frozen between its very last look
- * and the removal of its own file, it removes another process's file when it runs again, because no
- * system call does both in one step; the watch of that file's holder finds the loss.
+ * the critical section, and starts again if the path no longer leads to its file. If A is frozen
+ * after that look, it is a holder like any other, and its watch finds the loss. If A is frozen
+ * between its very last look and the removal of its own file, it removes another process's file
+ * when it runs again, because no system call does both in one step; the watch of that file's holder
+ * finds the loss.
  * A looks while B writes -> A reads the torn record again, and then treats it as the record of an
  * unknown holder. B writes before it locks its place, so that no earlier holder's record is
  * mistaken for B's.
@@ -36,7 +37,7 @@
  * check, which the removal wakes, can tell a release from a loss. That check unlocks A's place, if
  * it is still locked; until then no other process gets A's slot. A no longer counts as one of the
  * holders that share the lock. Once no other process holds the lock, the next process that acquires
- * it removes the file under A, which may be frozen.
+ * it removes the file although A has it open, because A may be frozen.
  *
  * A waiter has a ticket in the file (queue.c), and the last holder to leave keeps the file for the
  * waiter. With W waiting:

@@ -167,8 +167,8 @@ bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int
 
 void lock_file_unlock(const struct lock_file *file)
 {
-    /* The places come first: a process that acquires flock(2) writes its record and then locks its
-     * place, which must be unlocked by then. */
+    /* The places are unlocked before flock(2): a process that acquires flock(2) writes its record
+     * and then locks its place, which must be unlocked by then. */
     (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* all bytes from there on */
     (void)flock(file->fd, LOCK_UN);
     lock_file_leave(file);

@@ -125,8 +125,8 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
 
 /* The record shows the release before the file is removed, so that a holder that still has the file
  * open, which the removal wakes, can tell a release from a loss. If that holder still has its place
- * locked, it may be frozen, and waiters must not wait for it: the file is removed under them, and
- * they start again. Otherwise the file stays for the waiters. */
+ * locked, it may be frozen, and waiters must not wait for it: the file is removed although they
+ * wait in it, and they start again with a new one. Otherwise the file stays for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
                                 struct bound bound, struct errmsg *why)
 {

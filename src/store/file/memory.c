@@ -29,8 +29,8 @@
  *     changes nothing the second time. The page is marked as allocated, and used, only afterwards:
  *     a store into a hole on a full disk would raise SIGBUS.
  *
- *   A and B take a lock away by force -> each writes its name and marks the leases -> for both, the
- *     name is that of the later one, or parts of both names.
+ *   A and B take a lock away by force (--force-release) -> each writes its name and marks the
+ *     leases -> for both, the name is that of the later one, or parts of both names.
  *
  *   A reads a slot while B writes it; or both write at once, because one of them has lost the lock;
  *     or the writer is killed -> the checksum does not match -> a reader tries again, and then

@@ -9,10 +9,10 @@
  * waiter. A process that looks for tickets asks the kernel only for write locks. So the read lock,
  * which a waiter has for a moment when it is woken, does not count as a ticket.
  *
- * During the head's turn, each waiter that looks marks the turn with another lock, at a byte that
- * depends on the waiter's number and on when the turn began: the mark shows that the waiter is
- * alive. The mark is removed when the waiter marks another turn, or with the ticket. An older dlock
- * neither sets marks nor sees them.
+ * During the head's turn, each waiter that looks at the queue marks the turn with another lock, at
+ * a byte that depends on the waiter's number and on when the turn began: the mark shows that the
+ * waiter is alive. The mark is removed when the waiter marks another turn, or with the ticket. An
+ * older dlock neither sets marks nor sees them.
  *
  * "The word" is the integer in the table that says whose turn it is (rules.c). Orders of events:
  *   Two waiters join -> both look for the highest number, and one locks the next one -> the other
@@ -31,8 +31,9 @@
  *     locked -> a request in between is refused because of the ticket or because of the place.
  *   H dies -> the next waiter is woken and finds that it is the head.
  *   H and the waiters right after it are frozen, and several after them are alive -> each of these
- *     has looked, and marked the turn, before the turn ended -> all of these wake at its end -> the
- *     first waiter with a mark acts, or the first to look makes it that waiter's turn.
+ *     has looked at the queue, and marked the turn, before the turn ended -> all of these wake at
+ *     its end -> the first waiter with a mark acts, or the first to look makes it that waiter's
+ *     turn.
  *   A waiter is frozen after it has marked the turn -> it gets its own turn.
  *   The turn ends at the moment when a live waiter is about to mark it -> that waiter has lost its
  *     place, like H.

@@ -14,8 +14,8 @@
  *   The holder is killed before it has recorded its run -> the record stays, unlocked ->
  *     store_read_runs() counts the run as lost, and the next process that acquires the lock records
  *     it as lost.
- *   The lock is taken away by force -> the process that does so records the run as lost -> the
- *     holder, which learns of it, does not record the run again.
+ *   The lock is taken away by force (--force-release) -> the process that does so records the run
+ *     as lost -> the holder, which learns of it, does not record the run again.
  *   The file is removed by hand -> the holder records the run when it gives up the lock, unless a
  *     later run has ended; the next holder may be writing at that time (memory.c). */
 #include "store/file/file_int.h"
