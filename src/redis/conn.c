@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 enum {
-    REPLY_MOST_BYTES = 1 << 24, /* of a call: ten thousand holders need 4 MB */
+    REPLY_MOST_BYTES = 1 << 24, /* in one call: ten thousand holders need 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
 };
 
@@ -134,8 +134,8 @@ static void deliver(const struct redis_conn *conn, redisReply *message)
     freeReplyObject(message);
 }
 
-/* Looks for a complete reply in the bytes read: LOCK_OK with *reply set, NULL: there is
- * none yet. Messages before it are handled. */
+/* Looks for a complete reply in the bytes read: LOCK_OK with *reply set; NULL: there is none yet.
+ * Handles the messages before that reply. */
 static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct errmsg *why)
 {
     for (;;) {
@@ -177,7 +177,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
 static void unix_address(struct addresses *addresses, const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    memcpy(at.sun_path, path, strlen(path) + 1); /* path is just as large: redis/url.h */
+    memcpy(at.sun_path, path, strlen(path) + 1); /* `path` is as large as sun_path */
     memcpy(&addresses->list[0].at, &at, sizeof at);
     addresses->list[0].size = sizeof at;
     addresses->count = 1;
@@ -249,7 +249,7 @@ static void forget_listening(struct redis_listening *listening)
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(conn); /* an unexpected reply must not be taken for the next one */
+        redis_conn_read_messages(conn); /* an unexpected reply must not pass for the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
 

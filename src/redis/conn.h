@@ -42,7 +42,7 @@ struct redis_channels {
 struct redis_listening {
     long long id;                   /* the server's id of the connection; 0: not known */
     bool on;                        /* CLIENT TRACKING was accepted */
-    struct redis_channels channels; /* subscribed: no script runs before UNSUBSCRIBE */
+    struct redis_channels channels; /* subscribed to: no script runs before UNSUBSCRIBE */
     bool no_touches, no_wake;       /* the server refused to send these */
     struct errmsg why_touches, why_wake;
     int broken;  /* how many connections in a row ended while subscribing */
@@ -91,7 +91,7 @@ void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
  * again. */
 void redis_conn_close(struct redis_conn *conn);
 
-/* Closes it and frees everything. */
+/* Closes the connection and frees everything. */
 void redis_conn_free(struct redis_conn *conn);
 
 /* Connects if the connection is closed, has ended, or has received something unexpected. Looks the
@@ -140,9 +140,9 @@ void redis_conn_read_messages(struct redis_conn *conn);
  * hiredis 0.14 reads only RESP2. In RESP2 the server sends messages only to a subscribed
  * connection, which accepts no script. So each call unsubscribes, then runs the script and
  * subscribes again in one transaction (MULTI ... EXEC), all in one write. The script sees what
- * happened before it. Because the script reads the key, the server reports the next touch, but not
- * the script's own (NOLOOP). (Since Redis 6.0, all keys of a script count as read as soon as the
- * script reads one.) Nothing comes between script and SUBSCRIBE, however the network cuts the
+ * happened before it runs. Because the script reads the key, the server reports the next touch, but
+ * not the script's own (NOLOOP). (Since Redis 6.0, all keys of a script count as read as soon as
+ * the script reads one.) Nothing comes between script and SUBSCRIBE, however the network cuts the
  * write.
  *
  * No permission is tested before it is needed. If the server refuses:
@@ -151,7 +151,8 @@ void redis_conn_read_messages(struct redis_conn *conn);
  *   SUBSCRIBE                   the transaction is discarded -> the script runs by itself
  *   UNSUBSCRIBE, EXEC           nothing has run, and the connection runs no script any more -> the
  *                               next connection does not subscribe
- *   MULTI                       the script has run, but not in one step with SUBSCRIBE -> the same
+ *   MULTI                       the script has run, but not in one step with SUBSCRIBE -> the
+ *                               next connection does not subscribe
  *
  * If two connections in a row end while they subscribe, the next one does not subscribe either. */
 

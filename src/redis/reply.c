@@ -10,7 +10,7 @@
 /* No expected reply reaches these limits: ten thousand holders are 170,000 elements, three arrays
  * deep. */
 enum {
-    REPLY_MOST_ELEMENTS = 1 << 18, /* a few bytes each on the wire, a hundred in memory */
+    REPLY_MOST_ELEMENTS = 1 << 18, /* each takes a few bytes on the wire, a hundred in memory */
     REPLY_MOST_DEPTH = 7, /* hiredis 0.14's limit; 1.x reads any depth, and frees by recursion */
 };
 
@@ -130,8 +130,8 @@ static const char *skip_repeated(const char *text)
     return text;
 }
 
-/* Removes the place in a script from an error. Redis 5 and 6 put the place, once or twice, before
- * the error of a call inside a script, and keep the '-' of the protocol:
+/* Removes from an error the place in a script ("@user_script:3"). Redis 5 and 6 put the place, once
+ * or twice, before the error of a call inside a script, and keep the '-' of the protocol:
  * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY
  * You can't ...".
  * An error that the script returns has only "@user_script: 3: " before it.
@@ -238,7 +238,7 @@ static const struct {
     {LOCK_REFUSED, false, "AUTH <password> called without any password configured", ""},
     {LOCK_REFUSED, false, "The user executing the script can't", ""}, /* NOPERM inside a script */
     {LOCK_REFUSED, false, "ACL failure in script", ""},               /* the same since Redis 7.2 */
-    /* Redis 5, which has no users. */
+    /* Redis 5 has no users, so it refuses AUTH with a user and a password. */
     {LOCK_REFUSED, false, "wrong number of arguments for 'auth'", ""},
     {LOCK_INVALID, true, "MOVED", of_cluster},
     {LOCK_INVALID, true, "ASK", of_cluster},
@@ -261,7 +261,8 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
     const char *words = redis_error_has_code(error) ? "" : text;
     if (has_code(text, "ERR"))
         words = text + strlen("ERR") + strspn(text + strlen("ERR"), " ");
-    /* Before the login, the server accepts only shorter commands, and answers with this error. */
+    /* Before the login, the server accepts only short commands, and answers a longer one with this
+     * error. */
     if (begins(words, "Protocol error: unauthenticated"))
         return errmsg_fail(
             why, LOCK_REFUSED,
@@ -288,9 +289,9 @@ static bool says(const char *error, const char *words)
     return strstr(error, words) != NULL;
 }
 
-/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", in which the server
- * truncates a long password: drop all arguments. In other errors, look only for the complete
- * password, and only if it is long enough not to match part of an ordinary word, such as
+/* In "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'" the server truncates
+ * a long password, so this drops all arguments. In other errors, it hides only the complete
+ * password, and only if that is long enough not to match part of an ordinary word, such as
  * "unknown". */
 void redis_error_hide_login(const struct redis_url *url, char *error)
 {

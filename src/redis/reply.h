@@ -18,13 +18,13 @@ struct redis_limits {
     const redisReplyObjectFunctions *hiredis_functions;
 };
 
-/* The caller frees it with redisReaderFree() and feeds it with redisReaderFeed(); NULL:
- * out of memory. */
+/* Makes a reader, which the caller feeds with redisReaderFeed() and frees with redisReaderFree().
+ * NULL: out of memory. */
 redisReader *redis_reader_create(struct redis_limits *limits);
 
-/* Sets *reply to the next complete reply or message in the bytes fed, which the caller frees with
- * freeReplyObject(); NULL: there is none yet. False: the bytes are not the Redis protocol, or have
- * too many elements or levels. */
+/* Sets *reply to the next complete reply or message in the bytes fed to the reader; NULL: there is
+ * none yet. The caller frees the reply with freeReplyObject(). False: the bytes are not the Redis
+ * protocol, or have too many elements or levels. */
 bool redis_reader_next(redisReader *reader, redisReply **reply);
 
 /* The number of bytes that belong to no complete reply yet; 0 without a reader (NULL). */
@@ -58,30 +58,30 @@ const char *redis_reply_text(const redisReply *element);
 
 /* --- errors -------------------------------------------------------------- */
 
-/* True if the error has this code: the word in capitals that it begins with, even for an
- * error inside a script. */
+/* True if the error has this code: the word in capitals at its beginning. What servers put before
+ * the code of an error inside a script is ignored. */
 bool redis_error_is(const char *error, const char *code);
 
-/* True if it has a code more specific than "ERR". */
+/* True if the error has a code more specific than "ERR". */
 bool redis_error_has_code(const char *error);
 
-/* With *why set: LOCK_REFUSED for logins and ACLs, LOCK_INVALID for errors that no retry can fix,
- * LOCK_UNAVAILABLE for the rest (LOADING, READONLY, OOM, ...). */
+/* Judges an error, and sets *why: LOCK_REFUSED for logins and ACLs, LOCK_INVALID for errors that no
+ * retry can fix, LOCK_UNAVAILABLE for the rest (LOADING, READONLY, OOM, ...). */
 enum lock_result redis_error_result(const char *error, struct errmsg *why);
 
 /* The error as shown to people: without the place in a script that servers add. */
 void redis_error_text(const char *error, char *text, size_t size);
 
-/* Finds the command in the text of the script that the error is about. False: the error names no
+/* Finds, in the text of the script, the command that the error is about. False: the error names no
  * line of the script, or a line without a call. */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size);
 
-/* Removes the parts of AUTH that a server without AUTH repeats in its error. */
+/* Hides the login in an error: a server without AUTH repeats the words of AUTH in its error. */
 void redis_error_hide_login(const struct redis_url *url, char *error);
 
 /* Explains an error that redis_error_result() calls LOCK_REFUSED: *why says which user was refused
- * what, and what helps. The server refused this script (its text), which needs these keys (for
- * people), or another command (both NULL). */
+ * what, and what helps. `script` is the text of the script that the server refused, `keys` names
+ * its keys for people; both are NULL if the server refused another command. */
 void redis_error_explain(const struct redis_url *url, const char *script, const char *keys,
                          const char *error, struct errmsg *why);
 

@@ -155,11 +155,11 @@ enum { LATE_MOST = 64 };
 enum { TLS_ALERT = 21 }; /* first byte of an alert record, and of no Redis reply: RFC 8446, 5.1 */
 
 /* If a server disappears silently, the kernel reports that after KEEP_IDLE and KEEP_COUNT lost
- * probes. These 9 s are less than the longest interval between two checks (10 s) and much less
- * than the time until a resting waiter asks again. TCP_USER_TIMEOUT, which limits how long sent
- * bytes stay unacknowledged, also replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die",
- * blog.cloudflare.com). If it were shorter than KEEP_IDLE, one lost probe would end the
- * connection. */
+ * probes. These 9 s are less than the longest interval between two checks (10 s) and much less than
+ * the time until a resting waiter asks again. TCP_USER_TIMEOUT, which limits how long sent bytes
+ * stay unacknowledged, also replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die",
+ * blog.cloudflare.com). If UNACKNOWLEDGED_MS were shorter than KEEP_IDLE, one lost probe would end
+ * the connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -175,8 +175,8 @@ static enum lock_result hang_up(struct redis_socket *sock, struct errmsg *why, c
     return errmsg_fail(why, LOCK_UNAVAILABLE, "%s", text);
 }
 
-/* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too
- * late, or the alarm), LOCK_CANCELLED. */
+/* Waits until the connection is ready for `events`. LOCK_OK; LOCK_UNAVAILABLE: it is too late, or
+ * alarm_fd is readable; LOCK_CANCELLED. */
 static enum lock_result await(const struct redis_socket *sock, short events, struct bound bound)
 {
     struct pollfd fds[3] = {
@@ -333,9 +333,9 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
         if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    /* A missing file permission on a Unix socket is a refusal. Other errors may pass, such as a
-     * firewall's rejection of one of several addresses, or EAGAIN: the queue of a Unix socket is
-     * full, and poll(2) cannot wait for it. */
+    /* A missing file permission on a Unix socket is a refusal. Other errors may be temporary, such
+     * as a firewall's rejection of one of several addresses, or EAGAIN: the queue of a Unix socket
+     * is full, and poll(2) cannot wait for it. */
     if (result == LOCK_OK && error != 0) {
         bool refused = !sock->is_tcp && (error == EACCES || error == EPERM);
         result = errmsg_fail(why, refused ? LOCK_REFUSED : LOCK_UNAVAILABLE, "%s", strerror(error));
@@ -388,8 +388,8 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
     return result;
 }
 
-/* Each address gets its share of the time, so that one that drops packets leaves time for the
- * next. */
+/* Each address gets a share of the time, so that an address that drops packets leaves time for the
+ * next one. */
 enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses,
                                       struct redis_tls *tls, const char *host, struct bound bound,
                                       struct errmsg *why)

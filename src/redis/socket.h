@@ -26,10 +26,9 @@ struct addresses {
     struct address list[ADDRESSES_MOST];
 };
 
-/* Looks up host (a name, an IPv4 or an IPv6 address) and port (a number), in
- * the order of RFC 6724 that getaddrinfo(3) gives.
- * LOCK_OK with at least one address; LOCK_UNAVAILABLE with *why set;
- * LOCK_CANCELLED; LOCK_SYSTEM. */
+/* Looks up host (a name, an IPv4 or an IPv6 address) and port (a number). The addresses are in the
+ * order that getaddrinfo(3) gives (RFC 6724). LOCK_OK with at least one address; LOCK_UNAVAILABLE
+ * with *why set; LOCK_CANCELLED; LOCK_SYSTEM. */
 enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,
                                struct bound bound, struct errmsg *why);
 
@@ -41,13 +40,13 @@ struct redis_socket {
     bool hung_up;    /* the server has ended the last connection */
     int late;        /* how many waits in a row started after the deadline */
     bool is_crowded; /* others need the processor: do not busy-poll for a reply */
-    int alarm_fd;    /* readable: waiting for this server is useless; -1: none */
+    int alarm_fd;    /* if readable, waiting for this server is useless; -1: none */
 };
 
-/* Connects a closed socket to the first address that answers; each has its share of the time. With
- * `tls` (NULL: plain) this includes the handshake; the server certificate must be for `host`.
- * LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate; LOCK_CANCELLED;
- * LOCK_SYSTEM. */
+/* Connects a closed socket to the first address that answers; each address gets a share of the
+ * time. With `tls` (NULL: plain) this includes the handshake; the server certificate must be for
+ * `host`. LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate;
+ * LOCK_CANCELLED; LOCK_SYSTEM. */
 enum lock_result redis_socket_connect(struct redis_socket *socket,
                                       const struct addresses *addresses, struct redis_tls *tls,
                                       const char *host, struct bound bound, struct errmsg *why);
@@ -66,7 +65,7 @@ enum lock_result redis_socket_send(struct redis_socket *socket, const char *byte
 enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why);
 
-/* Like recv(2), without waiting. Closes nothing. */
+/* Like recv(2), without waiting. Never closes the socket. */
 ssize_t redis_socket_take(const struct redis_socket *socket, void *bytes, size_t size);
 
 /* True if bytes have arrived that poll(2) on the descriptor does not show. */

@@ -6,8 +6,8 @@
 
 enum {
     /* A server, or a proxy before it, may close the connection instead of refusing to subscribe.
-     * After this many in a row, dlock stops subscribing, because it must still look at the lock. A
-     * single connection may have ended for another reason. */
+     * After this many such connections in a row, dlock stops subscribing, because it must still
+     * look at the lock. A single connection may have ended for another reason. */
     BROKEN_MOST = 2,
     CHANNELS_MOST = 2,
 };
@@ -57,7 +57,7 @@ struct attempt {
     struct redis_conn *conn;
     struct redis_channels channels;    /* to subscribe to */
     struct errmsg no_touches, no_wake; /* the server's first refusal of each; "": none */
-    bool pass;         /* one refusal is temporary: learn() remembers none of them */
+    bool pass; /* one of the refusals is temporary, so learn() does not remember any of them */
     redisReply *reply; /* the script's; NULL: it has not been run */
     struct errmsg *why;
 };
@@ -177,8 +177,8 @@ static enum lock_result exchange(struct attempt *attempt, struct batch *batch, s
     return result;
 }
 
-/* Asks for the id of the connection, to which touches are then reported. Stays subscribed: a waiter
- * that stopped listening for a round trip would often be dropped as dead. */
+/* Asks for the id of the connection, to which touches are then reported. The connection stays
+ * subscribed: a waiter that stopped listening for a round trip would often be dropped as dead. */
 static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 {
     struct batch batch;
@@ -300,7 +300,8 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
         return result;
     result = read_batch(attempt, &batch);
     /* If the server refuses ASKING, it answers the script with a redirection, and the call would be
-     * sent back and forth. The error of ASKING says why the call fails. */
+     * sent back and forth between two nodes. So the error of ASKING, which says why the call fails,
+     * replaces that answer. */
     if (is_error(attempt->reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
         freeReplyObject(attempt->reply);
         attempt->reply = take_over(&batch.replies[batch.asking]);

@@ -1,12 +1,12 @@
 /* The bytes of a session go through our own BIO, which sends with MSG_NOSIGNAL. OpenSSL's BIO for
- * sockets uses write(2): if the server has gone, SIGPIPE, whose disposition is the caller's, would
- * end an action. (A pair of memory BIOs would also do, but with one more copy and a second place in
- * which bytes wait unseen by poll(2).)
+ * sockets uses write(2): if the server has gone, that causes SIGPIPE, which would end dlock, unless
+ * dlock's caller has set the signal to be ignored. (A pair of memory BIOs would also do, but with
+ * one more copy and a second place in which bytes wait unseen by poll(2).)
  *
  * A context and its sessions belong to one thread at a time: the thread that has the connection
- * (run/watch.c). The command's process only executes a program. The guard of --attach is a fork
- * that continues a session, and its parent no longer uses that session. The socket is closed on
- * exec. */
+ * (run/watch.c). The command's process uses no session: it only executes a program. The guard of
+ * --attach is a fork that continues a session, and its parent no longer uses that session. The
+ * socket is closed on exec. */
 #include "redis/tls.h"
 
 #include "util/dl_openssl.h"
@@ -24,8 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* For each of the issuers, the certificate and its key: seconds and nanoseconds of the last change,
- * inode. */
+/* The versions of three files: the issuers, our certificate, and its key. Of each file: seconds and
+ * nanoseconds of the last change, inode. */
 struct versions {
     int64_t of[3][3];
 };
@@ -43,7 +43,7 @@ struct redis_tls_session {
     struct redis_tls *tls;
     int fd;
     size_t vain;         /* bytes received since the caller last got any */
-    int error;           /* errno of the socket; 0: none, or its end */
+    int error;           /* errno of the socket; 0: no error, or end of file */
     short events;        /* the events to wait for after the last EAGAIN */
     unsigned long fault; /* OpenSSL's error code; 0: none */
     bool was_asked;      /* the server requires a certificate of ours */
@@ -64,8 +64,8 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
 }
 
 /* OpenSSL handles some messages in its own loop, which no deadline ends, and a peer may send them
- * forever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So their
- * bytes are limited, with room for a chain of certificates, which may take 100 KB
+ * forever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So the
+ * number of such bytes is limited, with room for a chain of certificates, which may take 100 KB
  * (SSL_CTX_set_max_cert_list(3)), and a record of 16 KB. */
 enum { VAIN_MOST_BYTES = 1 << 18 };
 
@@ -149,7 +149,7 @@ static void load_issuers_of_host(SSL_CTX *context)
     bool found = false;
     for (size_t i = 0; i < sizeof bundles / sizeof *bundles && !told && !found; i++)
         found = openssl()->SSL_CTX_load_verify_file(context, bundles[i]) == 1;
-    openssl()->ERR_clear_error(); /* from the files that do not exist */
+    openssl()->ERR_clear_error(); /* errors from the files that do not exist */
     if (found)
         return;
 #endif
@@ -168,7 +168,7 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
         return result;
     if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
         return unusable(path, "the file has no certificate in PEM", why);
-    /* Certificates in the file are trusted, even if they are no roots. */
+    /* Certificates in the file are trusted, even if they are not root certificates. */
     (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context),
                                                  X509_V_FLAG_PARTIAL_CHAIN);
     return LOCK_OK;
@@ -295,8 +295,8 @@ static struct versions look_at_files(const struct redis_settings *settings)
     return found;
 }
 
-/* The versions are taken before reading, so that a file that changes during the read is
- * read again. */
+/* The versions are taken before reading, so that a file that changes during the read is read again
+ * later. */
 static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
     tls->read = look_at_files(&tls->settings);
@@ -363,7 +363,7 @@ void redis_tls_close(struct redis_tls *tls)
 /* --- sessions ------------------------------------------------------------ */
 
 /* Copies the name that the certificate must have, without what no certificate has: the zone of an
- * IPv6 address (fe80::1%eth0), and the dot at the end of a name. True: it is an address. */
+ * IPv6 address (fe80::1%eth0), and the dot at the end of a name. True: the name is an address. */
 static bool copy_host(struct redis_tls_session *session, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];

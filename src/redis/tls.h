@@ -34,8 +34,8 @@ bool redis_tls_renew(struct redis_tls *tls);
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd,
                                  const char *host, struct errmsg *why);
 
-/* Continues the handshake as far as possible without waiting. 1: it is done. Otherwise the same as
- * redis_tls_receive(). */
+/* Continues the handshake as far as possible without waiting. 1: it is done. Otherwise returns what
+ * redis_tls_receive() returns. */
 int redis_tls_handshake(struct redis_tls_session *session);
 
 /* Sends close_notify, if the socket accepts it at once, and frees the session; the socket stays
@@ -48,8 +48,8 @@ ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t
 ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size);
 short redis_tls_events(const struct redis_tls_session *session);
 
-/* LOCK_REFUSED if a certificate is not accepted: we refuse the server's, or the server
- * refuses ours or the lack of one, which may show only at the first read; otherwise
+/* LOCK_REFUSED if a certificate is not accepted: we refuse the server's, or the server refuses ours
+ * or the lack of one. A refusal by the server may show only at the first read. Otherwise
  * LOCK_UNAVAILABLE. */
 enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why);
 
@@ -62,11 +62,11 @@ struct redis_tls_facts {
     const char *protocol, *cipher;
     int certificates;  /* from the server certificate to a trusted issuer's */
     char subject[256]; /* of the server certificate, as "/CN=..." */
-    char issuer[256];  /* of the last one */
-    int days;          /* until the first of them expires */
+    char issuer[256];  /* of the last certificate */
+    int days;          /* until the first certificate expires */
 };
 
-/* After the handshake. */
+/* Only after the handshake. */
 void redis_tls_facts(const struct redis_tls_session *session, struct redis_tls_facts *facts);
 
 #endif

@@ -122,12 +122,12 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
     return true;
 }
 
-/* "/master[/db]"; the remaining tail is the database. */
+/* Parses "/master[/db]", and moves *tail to the database. */
 static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
 {
     if (**tail != '/')
         return refuse(why, "the name of the master is missing");
-    /* an '@' here: a login with a slash in it, which is an error */
+    /* an '@' here ends a login that contains a slash, which is an error */
     size_t length = strcspn(*tail + 1, "/?#@");
     if (length == 0 || (*tail)[1 + length] == '@' ||
         !percent_decode(url->master, sizeof url->master, *tail + 1, length))

@@ -36,7 +36,7 @@ struct redis_url {
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;
     size_t login_length;       /* of "user:password" in the text, after its "//" */
-    const char *password_from; /* for messages; redis_login_find() sets it */
+    const char *password_from; /* source, for messages; from redis_login_find() */
     bool is_of_sentinels;      /* the Sentinels' login, which is not in the URL */
     int database;
     char shown[384]; /* for messages: without user and password */
@@ -53,7 +53,7 @@ struct redis_settings {
     bool one_of_several; /* a server of a quorum: dlock asks the others at the same time */
 };
 
-/* The setting that cannot be used, for a caller that knows its source. */
+/* Which setting cannot be used. The caller knows where each setting comes from. */
 enum redis_fault {
     REDIS_FAULT_NONE,
     REDIS_FAULT_URL,
@@ -90,8 +90,8 @@ struct redis_urls {
     int count;
 };
 
-/* Parses one URL, or several with white space between them. LOCK_OK; LOCK_INVALID,
- * LOCK_SYSTEM with *why set as above. redis_urls_free() in every case. */
+/* Parses one URL, or several with white space between them. LOCK_OK; LOCK_INVALID, LOCK_SYSTEM with
+ * *why set as above. The caller calls redis_urls_free() in every case. */
 enum lock_result redis_urls_parse(struct redis_urls *urls, const char *text, struct errmsg *why);
 void redis_urls_free(struct redis_urls *urls);
 
@@ -109,9 +109,9 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
  * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why);
 
-/* The end of a message about a missing password: inside another dlock, whose user may wonder why
- * the same command works outside, it says that a password on the outer command line is not passed
- * on; otherwise "". */
+/* Returns the end of a message about a missing password. Inside another dlock, where the user may
+ * wonder why the same command works outside, that end says that a password on the outer command
+ * line is not passed on. Elsewhere it is "". */
 const char *redis_login_hint(void);
 
 /* --- hiding --------------------------------------------------------------

@@ -66,9 +66,9 @@ static struct duration judge_slow(const struct quorum *quorum)
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
-/* Returns on how many servers the owner has the lock. Also fills in what a single server may not
- * know. One server may only have a lower fence that it gave at the take, or a higher one that it
- * knew before it joined. The TTL is shorter on a server that joined later. */
+/* Returns on how many servers the owner has the lock. Also sets the fence and the TTL, for which
+ * one server is not enough: it may have a lower fence, which it gave at the take, or a higher one,
+ * which it knew before it joined, and a server that joined later has a shorter TTL. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -105,7 +105,7 @@ static bool has_owner(const struct quorum *quorum, int least)
 
 /* An owner is shown if it has the lock on at least *least servers. Lowers *least if no owner has so
  * many, but the lock is not free either. LOCK_UNAVAILABLE: an owner may also have the lock on
- * servers that do not answer, so the lock must not pass for free. */
+ * servers that do not answer, so the lock must not be reported as free. */
 static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
                                      struct errmsg *why)
 {
@@ -159,9 +159,9 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed some runs. So this shows the newest success, with the counts of
- * the server that knows of the most runs since then, and the newest run by the hosts' clocks, with
- * the longest history among the servers that know of that run. */
+/* A server that was down has missed some runs. So this returns the newest success, with the counts
+ * of the server that knows of the most runs since then, and the newest run by the hosts' clocks,
+ * with the longest history among the servers that know of that run. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
@@ -395,7 +395,7 @@ static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_
 }
 
 /* Databases of one server count as one server, because they fail together. A server with two names
- * is not recognized here: the second take on it finds the key of the first. */
+ * is not recognized here: the take under its second name finds the key of the first take. */
 static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
 {
     for (int i = 0; i < a->host_count; i++)

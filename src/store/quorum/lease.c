@@ -31,8 +31,8 @@
  *     down -> they get as long again as the others took, and longer for each split in a row, so
  *     that a hanging server does not hold up all contenders, and a distant one can still answer; at
  *     least a second if the request asks only once.
- *   A minority is down -> it counts as not granted. A majority is down -> the lock is released
- *     wherever it was granted, and an outage is reported.
+ *   A minority is down -> the lock counts as not granted there. A majority is down -> the lock is
+ *     released wherever it was granted, and an outage is reported.
  *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
  *     so -> the take is "owed": it is released at once, before the next take on that server, or
  *     when the wait is given up. Each take has its own id, so that an old take that arrives late
@@ -47,11 +47,13 @@
  *   So many say that the lock is gone that the servers that have granted it, and have not lost it,
  *     are no majority -> lost, at once: the others may grant it to another client, even if this
  *     process cannot ask them.
- *   The lock was released on so many, with its own token -> the command runs on if most of the
- *     servers that end the majority say so; servers that a release reached earlier do not count.
- *   So many are down that neither is certain -> the deadline that a majority gave stays in force.
+ *   As many have lost the lock, but most of those that had it until now say that it was released,
+ *     with its own token -> the command runs on; servers that a release reached earlier do not
+ *     count.
+ *   So many are down that the lock is neither certainly held nor certainly lost -> the deadline
+ *     that a majority gave stays in force.
  *   The fence is on a bare majority since the take, or a server has lost it -> the first check on
- *     a server without it raises it there.
+ *     a server without the fence raises it there.
  *   The lease was extended on some servers -> it ends when a majority no longer has it.
  *   No process holds the lock (--acquire), and a server comes back without it -> no check gives it
  *     to that server, but the next extension does.
@@ -176,8 +178,8 @@ static int doublings(const struct quorum *quorum)
     return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
 }
 
-/* The partial take blocks other clients during this time. But a request that asks only once must
- * not be denied the lock just because a server is far away. */
+/* While this client waits for the slow servers, its part of the lock blocks other clients. But a
+ * request that asks only once must not be denied the lock just because a server is far away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     bool asks_once = quorum->takes == 1 && quorum->request.last;
@@ -238,7 +240,8 @@ static member_set with_fence(const struct quorum *quorum, const struct lease *le
 }
 
 /* How long to wait for the servers that are given the fence; those not asked already have it. Once
- * a majority has the fence, the rest only get enough time to answer the same fence next time. */
+ * a majority has the fence, the rest only get some time to store it, so that they answer the same
+ * fence next time. */
 static struct duration judge_raise(const struct quorum *quorum)
 {
     member_set asked = quorum->question->who;
@@ -290,7 +293,8 @@ static int count_same(const struct quorum *quorum, const struct holder *holder)
 /* Finds the holder to wait for: the owner with a majority, and of its leases the one that ends
  * first. An owner without a majority is just another contender: it must not be named, and above all
  * must not pass for an ancestor of this process that holds the lock. If a majority knows of a
- * success, any other majority includes a server that does, so one that says so is enough. */
+ * successful run, any other majority includes a server that knows of it, so one server that names
+ * it is enough. */
 static void find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
@@ -393,9 +397,9 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 /* --- joining ------------------------------------------------------------- */
 
 /* Makes a server without the lock take it as well. If the answer to an earlier try was lost, the
- * server recognizes its id. The lease ends there when it ends on the others. The time to settle and
- * to connect must not extend it: otherwise the lease would grow each time another server forgets
- * it. */
+ * server recognizes its id. The lease ends there when it ends on the others. The time that settling
+ * and connecting take must not extend the lease: otherwise it would grow each time another server
+ * forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -439,11 +443,12 @@ static bool have_join(struct quorum *quorum, member_set who, struct lease *lease
     return quorum_round(quorum, &(struct quorum_question){join, lease, judge_join, who}, bound);
 }
 
-/* When it is time, asks the servers that do not have the lock to grant it too. If that fails, the
- * next attempt does not wait for the next check, which may be 10 s away (quorum_news()): if one more
- * server forgot the lock meanwhile, another client could acquire it. A server that stays down is asked ever more rarely, until another one loses
- * the lock. A server on which the lock was released is not asked, because the release may be on its
- * way to the others. */
+/* When it is time (join_at), asks the servers that do not have the lock to grant it too. After a
+ * failed attempt, the next attempt does not wait for the next check, which may be 10 s away
+ * (quorum_news()): if one more server forgot the lock meanwhile, another client could acquire the
+ * lock. A server that stays down is asked ever more rarely, until another server loses the lock. A
+ * server on which the lock was released is not asked, because the release may be on its way to the
+ * others. */
 static bool join_when_due(struct quorum *quorum, struct lease *lease, struct bound bound)
 {
     member_set lacking = quorum_members(quorum, MEMBER_LACKS);
@@ -559,7 +564,7 @@ static void give_detached(struct quorum *quorum, struct lease lease, struct boun
 
     const struct lock_owner *owner = lock_state_owner(&state, lease.token);
     if (owner != NULL && owner->holder.detached) {
-        token_make(quorum->take_id); /* the take itself may have been given up there */
+        token_make(quorum->take_id); /* the original take may have been given up there */
         quorum->request = (struct lock_request){
             .name = lease.name,
             .key = lease.key,

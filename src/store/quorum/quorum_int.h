@@ -29,7 +29,7 @@ enum member_standing {
     MEMBER_WITHOUT = 1,  /* no lease there: never granted, or lost since */
     MEMBER_OWES = 2,     /* a take may still be carried out there, and must be released */
     MEMBER_GRANTS = 4,   /* or may grant: for another process's lease only the token is known */
-    MEMBER_RELEASED = 8, /* by this process, or by another with its token: not taken there again */
+    MEMBER_RELEASED = 8, /* by this process, or another that has its token; not taken there again */
     MEMBER_LACKS = MEMBER_WITHOUT | MEMBER_OWES,
 };
 
@@ -42,13 +42,13 @@ struct quorum_member {
     struct quorum *quorum;
     member_set bit; /* of this member alone */
     struct backend *store;
-    char url[sizeof((struct redis_url *)0)->shown]; /* as it is shown */
+    char url[sizeof((struct redis_url *)0)->shown]; /* as shown to people */
     enum member_standing standing;
     struct lease lease;    /* as stored on this server; deadline 0: there is none */
-    struct deadline until; /* MEMBER_OWES: the end of that take's lease; 0: it was not granted */
-    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
+    struct deadline until; /* MEMBER_OWES: end of the owed take's lease; 0: it was not granted */
+    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the owed take */
 
-    /* Of the last round that asked it. */
+    /* From the last round that asked this member: */
     bool asked;
     bool done; /* the result has arrived */
     enum lock_result result;
@@ -56,7 +56,7 @@ struct quorum_member {
     struct holder holder;    /* of LOCK_HELD */
     struct lock_state state; /* of a look */
     struct pause pause;      /* that a take or a look has found */
-    bool started;            /* in its own thread */
+    bool started;            /* its own thread asks it */
     pthread_t thread;
 };
 
@@ -89,7 +89,7 @@ struct quorum {
 
     /* While the lock is held. */
     struct deadline join_at;    /* when to ask members without the lock to join */
-    struct duration join_pause; /* before that */
+    struct duration join_pause; /* the pause before join_at */
     int news_fd;                /* an epoll(7) of the members' news; -1: none */
 
     struct errmsg note, warning; /* what base.note and base.warning point to */
@@ -136,8 +136,9 @@ bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
  * some more time; once the lease is lost, none. */
 struct duration quorum_judge(const struct quorum *quorum);
 
-/* The time that this many rounds would take at the pace of the last one that had a verdict, between
- * `least` and 1 s. A fixed limit that suits nearby servers would cut short all distant ones. */
+/* The time that this many rounds would take at the pace of the last round that had a verdict,
+ * between `least` and 1 s. A fixed limit that suits nearby servers would cut short all distant
+ * ones. */
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
 /* Learns the pace from a round that has asked all members for a verdict. */

@@ -151,7 +151,8 @@ struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct du
 
 void quorum_learn_pace(struct quorum *quorum)
 {
-    /* Otherwise this would measure the wait for servers that are down. */
+    /* If no majority has answered, this round only shows how long it waited for servers that are
+     * down. */
     if (quorum_count(quorum, RESULT_OK | RESULT_HELD) >= quorum->need)
         quorum->pace =
             deadline_gap(quorum->start, deadline_earlier(quorum->decided, deadline_now()));
@@ -303,7 +304,7 @@ bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *
     return true;
 }
 
-/* An unreleased minority only matters if other servers are down too. */
+/* A minority that still has the lock matters only if other servers are down too. */
 void quorum_note_left(struct quorum *quorum)
 {
     int left = 0;
@@ -340,11 +341,11 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
 }
 
 /* If the lease was released with its own token, the command runs on. So most of the servers that
- * had the lease until now must say so: a release may have reached just one of them, now or long
- * ago, when the others lost their keys. A server that was slow to release the lease had it to its
- * end (LOCK_ENDED): if such servers help to make up a majority, the lease was not lost. They could
- * not tell if another client had deleted the key before, while they were unreachable: after the end
- * of a lease no server can, alone or in a quorum. */
+ * had the lease until now, and no longer have it, must say so: a release may have reached only one
+ * of them, now or, if the others have lost their keys, long ago. A server that the release reached
+ * too late had the lease until it ran out (LOCK_ENDED): if such servers help to make up a majority,
+ * the lease was not lost. They could not tell if another client had deleted the key before, while
+ * they were unreachable; but after the end of a lease no server can tell, alone or in a quorum. */
 static enum lock_result loss(const struct quorum *quorum, member_set may_have, int missing,
                              struct errmsg *why)
 {

@@ -195,8 +195,8 @@ static enum lock_result read_release(struct redis_backend *redis, const struct l
     return result == LOCK_RELEASED && redis->release_sent ? LOCK_OK : result;
 }
 
-/* If the reply to a release is lost, the release is sent again, and finds the result of the
- * first. */
+/* If the reply to a release is lost, the release is sent again, and finds the result of the first
+ * attempt. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {

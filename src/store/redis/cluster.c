@@ -46,7 +46,8 @@ enum {
     REDIRECTIONS_MOST = 16, /* of one call: a slot that is being moved needs two or three */
 };
 
-/* A node that failed is not asked again for this long if there are others. */
+/* A node that failed is not asked again for this long if there are others; the second time is for a
+ * node whose name could not be looked up. */
 static const struct duration rest_time = {1 * NS_PER_S};
 static const struct duration rest_time_name = {10 * NS_PER_S};
 
@@ -273,8 +274,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     const struct redis_endpoint here = conn->at;
     struct redis_endpoint at;
     bool asking = begins(error, "ASK ");
-    redis_conn_close(conn); /* even if the redirection leads here again: a proxy may serve other
-                             * nodes */
+    redis_conn_close(conn); /* even if the redirection leads to the same address: a proxy there may
+                             * now lead to another node */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "unknown redirection: %.300s", error);
         redis_endpoint_blame(&here, "node", why);

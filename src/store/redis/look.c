@@ -24,7 +24,7 @@ static const struct field of_state[] = {
 };
 static const struct fields state_fields = FIELDS(of_state);
 
-/* {token, lease left, hold left, record} */
+/* An owner in that answer: {token, lease left, hold left, record} */
 static const struct field of_owner[] = {
     FIELD(lock_owner, "token", NULL, FIELD_TEXT, 0, token),
     FIELD(lock_owner, "left", NULL, FIELD_DURATION, -2, holder.left),
@@ -185,7 +185,8 @@ static bool matches(const struct listing *listing, const char *key)
            (listing->pattern == NULL || fnmatch(listing->pattern, key + length, 0) == 0);
 }
 
-/* Reads {cursor, {key...}}: LOCK_OK with the cursor copied. */
+/* Reads {cursor, {key...}}: LOCK_OK with the cursor copied, and the keys that match added to
+ * `keys`. */
 static enum lock_result read_step(struct redis_backend *redis, struct scan *scan,
                                   struct key_list *keys, struct errmsg *why)
 {
@@ -230,7 +231,7 @@ static bool is_endless(struct scan *scan)
 }
 
 /* Finds the keys on this server, by SCAN in small steps that do not block other clients, and sorts
- * them; `each` is the limit of a step. The caller frees the keys, even after a failure. */
+ * them; `each` limits the time of a step. The caller frees the keys, even after a failure. */
 static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
                                   struct key_list *keys, struct bound bound, struct duration each,
                                   struct errmsg *why)
@@ -362,10 +363,10 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* Visits the locks of all masters in the order of their keys; `each` is the limit of a look. A
+/* Visits the locks of all masters in the order of their keys; `each` limits the time of a look. A
  * key may appear twice, because two masters may report it while its slot is moved. A key that
- * cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client, and
- * is skipped. */
+ * cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client, and is
+ * skipped. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct duration each, struct errmsg *why)
 {

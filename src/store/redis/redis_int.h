@@ -3,7 +3,7 @@
  *
  *   backend.c    the functions of store/backend.h
  *   take.c       acquires the lock, waits in the queue, reads the server's messages
- *   look.c       looks at one lock, or at all
+ *   look.c       looks at one lock, or at all locks
  *   scripts.c    runs a script on the right server
  *   sentinel.c   finds the master
  *   cluster.c    finds the node that has a key */
@@ -22,22 +22,24 @@
 
 enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE + TOKEN_SIZE };
 
-/* A waiter's place in the queue for the lock, and what the server reported about it. */
+/* A waiter's place in the queue for the lock, and what the server reported about it. To "call" a
+ * waiter is to tell it on its channel that it is its turn; a client that frees the lock, or finds
+ * it free, does this (store/redis/scripts/queue.lua). */
 struct redis_place {
     char wake[COMPANION_SIZE]; /* the waiter's channel; "": it has not asked yet */
     int64_t came;              /* when it first asked (server's clock, us); 0: not yet */
     int ahead;                 /* how many waiters are before it; -1: unknown */
     bool attended;             /* a person is watching */
     bool listens;              /* the last request said that the waiter can be called */
-    unsigned may_call;       /* serial of the connection whose user may call waiters; 0: unknown */
+    unsigned may_call;       /* serial of a connection whose user may call waiters; 0: none known */
     bool called;             /* it is the waiter's turn */
     bool vain;               /* a call was in vain: other clients acquire the lock without
                               * queueing */
     bool touched;            /* another client has touched the lock */
-    bool unseen;             /* the waiter asks because no other waiter has reported asking for a
-                              * long time */
+    bool unseen;             /* the waiter asks because for a long time no other waiter has
+                              * reported that it has asked */
     struct deadline changes; /* when to ask because a lease or a turn ends */
-    struct deadline look;    /* when to ask, unless another waiter does */
+    struct deadline look;    /* when to ask, unless another waiter has asked by then */
 };
 
 struct redis_call;
@@ -82,7 +84,7 @@ enum { REDIS_SLOTS = 16384 };
  * model"). */
 int redis_slot(const char *key);
 
-/* True if the companions of a lock with this key are in the same slot as the key. They are in
+/* True if the companion keys of a lock with this key are in the same slot as the key. They are in
  * another slot if the key has a '}' but no hash tag (lock_key_companion()). */
 bool redis_keys_is_shared(const char *key);
 
@@ -112,7 +114,7 @@ enum { COMPANION_META, COMPANION_OWN }; /* the first two */
 #define REDIS_OWN "holder:"
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
-/* The index of the lock's key among the words of a call. */
+/* The index of the lock's key among the words of a call of a script. */
 enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 12 };
 
 /* The longest record of a holder or waiter, with all its texts encoded. */
@@ -135,9 +137,9 @@ struct redis_call {
                    * with the text */
     int keys;
     int least_keys; /* this many are enough while the slot is moved; 0: all are needed */
-    bool owns;      /* about this process's lease: a newer format means that the lease is lost */
+    bool owns;      /* about this process's lease, which is lost if the lock has a newer format */
 
-    /* Afterwards: */
+    /* After the call: */
     redisReply *reply; /* an array that begins with a word, until redis_script_end() */
     int64_t newer;     /* the lock's format, if the call was refused because of it; otherwise 0 */
     bool unusable;     /* the lock's keys belong to another program */
@@ -149,7 +151,8 @@ struct redis_call *redis_script_begin(struct redis_backend *redis,
                                       const struct redis_script *script, int keys, const char *key,
                                       const char *token);
 
-/* Sets the name of companion `i`, as a script called by the client with this token gets it. */
+/* Sets `name` to the name of companion key `i`, as a script gets it from the client with this
+ * token. */
 void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token);
 
 /* For a script about this lease: sets `owns` and `least_keys`. While a Cluster moves a slot, the
@@ -220,8 +223,8 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
 
 /* Reads what a Sentinel has reported, without waiting. If another server is the master now, closes
- * the connection to the old one. True if the connection to the Sentinel has just ended: after the
- * next question to the master, redis_sentinel_attend() turns to the next Sentinel. */
+ * the connection to the old one. True if the connection to the Sentinel turns out to have ended:
+ * after the next question to the master, redis_sentinel_attend() turns to the next Sentinel. */
 bool redis_sentinel_hear(struct redis_backend *redis);
 
 /* Called if the server turned out not to be a master, or could not be asked. The next search starts
@@ -231,8 +234,8 @@ void redis_sentinel_failed(struct redis_backend *redis);
 /* True if there are Sentinels, but none would report a new master. */
 bool redis_sentinel_is_unsubscribed(const struct redis_backend *redis);
 
-/* The latest time of a holder's next redis_sentinel_attend() if no Sentinel accepts a subscription;
- * 0: the next check is soon enough. */
+/* When a holder must call redis_sentinel_attend() again, at the latest, if no Sentinel accepts a
+ * subscription; 0: the next check is soon enough. */
 struct deadline redis_sentinel_asks(const struct redis_backend *redis);
 
 /* True if another server has become the master and has not been asked yet. The connection to the
@@ -279,8 +282,8 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
 /* Begins the call that releases the lease, or gives up its take. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease);
 
-/* Reads the record of a holder whose `left` is already set, and sets `expires` from it. If the text
- * is not a record written by dlock, the holder is not `known`. */
+/* Reads the record of a holder whose `left` is already set, and sets `expires` from `left`. If the
+ * text is not a record written by dlock, the holder is not `known`. */
 void redis_holder_read(const redisReply *record, struct holder *holder);
 
 /* Reads the reply of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller frees;

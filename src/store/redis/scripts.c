@@ -155,7 +155,7 @@ static enum lock_result judge(struct redis_backend *redis, struct redis_detour *
         redis_error_text(error, answer, sizeof answer);
         errmsg_set(why, "the server does not know the command %s: %s", command, answer);
     }
-    /* This server used to be the master: the current one must be found. */
+    /* This server is no longer the master: the current master must be found. */
     if (redis_error_is(error, "READONLY"))
         redis_conn_close(&redis->conn);
     return result;

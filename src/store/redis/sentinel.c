@@ -91,7 +91,7 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     redis->sentinel->moved = true;
 }
 
-/* Reads {host, port}. nil: there is no such master; LOCK_GONE. */
+/* Reads {host, port}. LOCK_GONE if the reply is nil: there is no such master. */
 static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply,
                                     struct errmsg *why)
 {
@@ -421,8 +421,8 @@ enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
     return result == LOCK_GONE ? LOCK_OK : result;
 }
 
-/* If this fails, either the set already contains the descriptor, or there are no notifications, and
- * polling finds the change. */
+/* If this fails, either the epoll set already contains the descriptor, or there are no
+ * notifications, and polling finds the change. */
 static void watch_fd(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -430,7 +430,7 @@ static void watch_fd(int epoll_fd, int fd)
         (void)epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Closed descriptors leave the set automatically. */
+/* Closed descriptors leave the epoll set automatically. */
 int redis_sentinel_join(struct redis_backend *redis, int fd)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -440,8 +440,8 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
         sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sentinel->epoll_fd < 0)
         return fd;
-    if (fd < 0 && redis->conn.socket.fd >= 0) /* otherwise its end would wake the caller again and
-                                               * again */
+    if (fd < 0 && redis->conn.socket.fd >= 0) /* otherwise the end of this connection would wake
+                                               * the caller again and again */
         (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
     watch_fd(sentinel->epoll_fd, fd);
     watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);

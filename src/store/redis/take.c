@@ -58,7 +58,7 @@ static const struct field of_refused[] = {
 };
 static const struct fields refused_fields = FIELDS(of_refused);
 
-/* Only for people: a value that cannot be read counts as missing. */
+/* Only shown to people: a value that cannot be read counts as missing. */
 static const struct field of_slots[] = {
     FIELD(refused, "slots", NULL, FIELD_INT, 0, holder.slots),
     FIELD(refused, "slots_taken", NULL, FIELD_INT, 0, holder.slots_taken),
@@ -285,7 +285,8 @@ static struct redis_call *begin_take(struct redis_backend *redis,
                                      const struct lock_request *request, bool queues)
 {
     struct duration ttl = ttl_now(request);
-    /* Otherwise the server would have to remember, for each waiter, a key that never changes. */
+    /* Only a request for a shared lock names a key of its own: for an exclusive lock, the server
+     * would have to remember, for each waiter, a key that never changes. */
     const char *own = request->mode == MODE_EXCLUSIVE ? "" : request->token;
     struct redis_call *call =
         redis_script_begin(redis, &redis_take_script, KEYS_ALL, request->key, own);

@@ -57,7 +57,7 @@ called() {
 }
 
 # tight: standard input without what Lua does not need: indentation, blank lines, comments behind code, and
-# blanks around what stands between words. What is in quotes, of the kind ', stays as it is.
+# blanks around what stands between words. Text in single quotes stays as it is.
 tight() {
     awk -F"'" -v OFS="'" '
         BEGIN { marks = split("( ) { } [ ] , = ~ < > + * /", sign, " ") }

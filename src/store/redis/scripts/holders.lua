@@ -44,8 +44,8 @@ local function member_of(token, slot)
   return slot >= 0 and whole(slot) .. ' ' .. token or token
 end
 
--- The slot (nil: none) and the token of a member. A number beyond 9999 is no slot: as the offset of a
--- bit it could make the server allocate 512 MB.
+-- The slot (nil: none) and the token of a member of the set of holders. A number beyond 9999 is no
+-- slot: as the offset of a bit it could make the server allocate 512 MB.
 local function read_member(member)
   local slot, token = member:match('^(%d%d?%d?%d?) (.+)$')
   return tonumber(slot), token or member
@@ -74,12 +74,13 @@ local function last_to_end()
 end
 
 -- How the lock stands for this token and take id ('': take ids are not compared). In the table,
--- "meta's" is the record in meta, and "own" is the record of this shared holder.
+-- "meta's" is the record in meta, "own" is the record at the key of this shared holder, and
+-- "released if this take was; X" stands for X if this take was not released.
 --
 --   lock            record that goes with the token         standing
 --   the token       meta's, of another take                 released if this take was; other
 --                   meta's, of a take that was released     released
---                   meta's; or none: the token alone counts ours
+--                   meta's, of this take; or none            ours
 --   shared          none, and all leases have ended         gone
 --                   own, of another take                    released if this take was; other
 --                   own, released and kept                  released
@@ -91,9 +92,9 @@ end
 --   none            meta's is this take's, not released     gone
 --                   otherwise                               released if this take was; gone
 --
--- The second result: with 'ours', the record of the shared holder (nil: exclusive). With 'other' and
--- 'gone', 'forced USER@HOST' if the lease was removed by force, 'ended' if this owner had the lock and
--- did not release it, otherwise nil.
+-- The second result: with 'ours', the record of the shared holder (nil: exclusive). With 'other'
+-- and 'gone', 'forced USER@HOST' if the lease was removed by force, 'ended' if this owner had the
+-- lock and did not release it, otherwise nil.
 local function standing(token, take)
   local record, share, own_record, all_ended
   if value == token then
@@ -153,7 +154,7 @@ local function write_record(record, now, left)
   call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
--- The set outlives the lock: holders still in it then did not release.
+-- The set outlives the lock: the holders that are still in it then have not released the lock.
 local function keep_holders(left)
   local ms = whole(left + math.max(LOST_KEPT_MS, left))
   call('PEXPIRE', holders, ms)
@@ -182,7 +183,7 @@ local function settle(now)
   value = false
 end
 
--- The number of skips since the last success.
+-- How many clients gave up (skip() in take.lua) since the last success, and when that ended.
 local function skips_now()
   local of = string.match(known.success or '', '^%d+\t(%d+)') or ''
   local was = try('HMGET', counts, 'skips_of', 'skips')

@@ -5,8 +5,8 @@
 -- needs, from the left, because the server watches all keys that a script is given. A shared holder
 -- is one that shares the lock, in mode shared or slots.
 --
--- lock     the owner's token, or SHARED and the time of the first shared holder's take (server, us):
---          a lock that was lost and is shared again has another value
+-- lock     the owner's token, or SHARED and the time (server, us) of the first shared holder's
+--          take: a lock that was lost and is shared again has another value
 -- meta     hash:
 --            format          lock/format.h: of all the lock's keys and holders, but not of waiters;
 --                            set when the free lock is taken
@@ -54,7 +54,7 @@
 --     shared holders keep the lock, and none of them can know that it is the last.
 
 local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
-local call, try = redis.call, redis.pcall -- an error ends the script; an error is the reply
+local call, try = redis.call, redis.pcall -- on an error, call ends the script, try returns it
 local known -- the contents of meta, as meta.lua has read them
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
 local SHARED = 'dlock:shared:'

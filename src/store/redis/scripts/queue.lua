@@ -8,8 +8,8 @@
 -- A client that frees the lock, or finds it free, calls the first waiter on the waiter's own
 -- channel ("turn"). For a while after that, no other client may take the lock. A waiter that
 -- listens counts as alive as long as its channel has a subscriber, whatever a clock says: it joins
--- and subscribes in one transaction. When it is called for the first time, it asks without
--- subscribing again, because it usually gets the lock then. Orders of events:
+-- the queue and subscribes in one transaction. When it is called for the first time, it asks
+-- without subscribing again, because it usually gets the lock then. Orders of events:
 --
 --   The called waiter asks -> it takes the lock -> the new first waiter is notified ("held").
 --   Another client, which ignores the queue, is faster -> the called waiter is refused, and asks
@@ -102,7 +102,8 @@ local function has_asked(waiter, now, within)
   return waiter.asked <= now and waiter.asked + within > now
 end
 
--- True also if the server does not say. PUBLISH would also count subscribers to a pattern.
+-- Whether the waiter is alive; true also if the server does not say. PUBLISH would also count
+-- subscribers to a pattern.
 local function lives(waiter, now)
   if not waiter then return false end
   if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end

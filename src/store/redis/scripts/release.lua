@@ -1,17 +1,17 @@
 -- Releases the lock if the client still holds it: compare-and-delete.
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
--- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms),
---       hold (how much longer others must be kept out, ms; 0: not at all; "": as requested at the
---       take), "lost" if the lease ended before its command did, otherwise when the lease ends
---       (server, ms; "": the take is given up, and may never have happened), "1" if an attempt of
---       the take got no answer and may still arrive, when its run ended (wall clock, ms), how ("":
---       nothing has run), when it began (0: as the record of the take says; the take may have been
+-- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms), hold (how
+--       much longer others must be kept out, ms; 0: not at all; "": as requested at the take),
+--       "lost" if the lease ended before its command did, otherwise when the lease ends (server,
+--       ms; "": the take is given up, and may never have happened), "1" if an attempt of the take
+--       got no answer and may still arrive, when its run ended (wall clock, ms), how ("": nothing
+--       has run), when the run began (0: as the record of the take says; the take may have been
 --       long on its way), its fence (0: as the record says; in a quorum the two differ), id of the
 --       request if another process acquired the lock
--- Returns {"released", "now"}, possibly followed by what could not be written; {"released", ""}: the
---         lock had already been released; {"gone" or "other", "forced USER@HOST", "late" (not lost:
---         the lease ended afterwards), "ended" or ""}
+-- Returns {"released", "now"}, possibly followed by what could not be written; {"released", ""}:
+--         the lock had already been released; {"gone" or "other", "forced USER@HOST", "late" (not
+--         lost: the lease ended afterwards), "ended" or ""}
 --
 -- A server that refuses writes because of its state (OOM, NOREPLICAS, MISCONF, READONLY) refuses
 -- the first write of a script. So the first write of a release is one that ends the script if it
@@ -43,7 +43,7 @@ local function note_release(who)
     'held_ms', plus(known.held_ms, held), 'losses', plus(known.losses, ends == 'lost' and 1 or 0), memory()))
 end
 
--- Most releases are of an exclusive lock. As in take.lua, these are decided here.
+-- Most releases are of an exclusive lock. As in take.lua, the most common case is decided here.
 local function release_plainly()
   if value ~= token or outside or given_up or may_come then return nil end
   if known.owner ~= token or newer(known.format) then return nil end

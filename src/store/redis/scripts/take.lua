@@ -51,7 +51,7 @@ local function next_fence(last)
 end
 
 -- What every take writes into meta. Meta must not expire before the clock has passed the fence:
--- otherwise a later fence would be lower, if a server's clock was far ahead.
+-- otherwise, if the clock was far ahead at this take, a later fence would be lower.
 local function note_take(fence, takes, waits, run, ...)
   call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus(takes, 1),
     'waited_ms', plus(waits, waited), 'kept', remember, ...)
@@ -73,9 +73,9 @@ local function take_exclusive(last, takes, waits, run)
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
--- Most takes find a lock that was released, and no waiter that comes before them. These are decided
--- here, because the server would take longer to load the rest of the script than to run this part.
--- Nil: the rest must decide.
+-- Most takes find a lock that was released, and no waiter that comes before them. Such takes are
+-- decided here, because the server would take longer to load the rest of the script than to run
+-- this part. Returns nil if the rest must decide.
 local first = try('ZRANGE', queue, 0, 0)[1]
 local function take_plainly()
   if value ~= false or mode ~= 'exclusive' or once_per > 0 or (first or id) ~= id then return nil end
@@ -222,7 +222,7 @@ end
 local function take_share(slot, last)
   local fence, problem = next_fence(known.fence)
   if problem then return problem end
-  if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that take is history
+  if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that take is over
   note_take(fence, known.takes, known.waited_ms, known.run)
   local is_first, ends = not value, now + ttl
   value = value or SHARED .. whole(now_us)
@@ -291,7 +291,7 @@ local function join(last)
   return refuse(left, turn.ends and turn.ends - now or left, read_record(holder_key(holder)), mode)
 end
 
--- Nil if all leases have ended: the lock is free then.
+-- The answer while the lock is shared; nil if all leases have ended: the lock is free then.
 local function ask_sharers()
   local last, ends = last_to_end()
   local answer = again and last and taken_before(share_of(own, now))
