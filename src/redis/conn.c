@@ -280,7 +280,7 @@ bool redis_conn_renew(const struct redis_conn *conn)
 
 /* --- calls --------------------------------------------------------------- */
 
-/* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
+/* Reads the reply to ROLE: {"master", ...}, {"slave", ...} or {"sentinel", ...}. */
 static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply,
                                   struct errmsg *why)
 {

@@ -218,7 +218,8 @@ static bool is_place(const char *text)
     return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
 }
 
-/* Quotes what was found, if it cannot be a password, and suggests what may be meant. */
+/* For a text with an unknown scheme: quotes the text or its scheme if that cannot be a password,
+ * and suggests what may be meant. */
 static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];

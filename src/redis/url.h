@@ -36,7 +36,7 @@ struct redis_url {
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;
     size_t login_length;       /* of "user:password" in the text, after its "//" */
-    const char *password_from; /* source, for messages; from redis_login_find() */
+    const char *password_from; /* for messages: where redis_login_find() found it */
     bool is_of_sentinels;      /* the Sentinels' login, which is not in the URL */
     int database;
     char shown[384]; /* for messages: without user and password */

@@ -21,8 +21,8 @@
  *     take finds the same fence everywhere.
  *   The lock is removed between the take and the fence -> handled as if another client had got a
  *     part, as long as enough servers can be asked.
- *   One holder has a majority -> refused -> the same call releases what this client got on other
- *     servers, so that a minority never keeps others out.
+ *   One holder has a majority -> the take is refused -> the same call releases what this client got
+ *     on other servers, so that a minority never keeps others out.
  *   Several clients ask at once, and each gets a part -> all release -> each asks again after a
  *     random time, which is longer for each split in a row. No order of arrival is kept: the
  *     servers' queues would have different ones, and the first waiter on one server could block the
@@ -57,9 +57,9 @@
  *   The lease was extended on some servers -> it ends when a majority no longer has it.
  *   No process holds the lock (--acquire), and a server comes back without it -> no check gives it
  *     to that server, but the next extension does.
- *   The lock is released on a majority -> done -> the others get a moment; if they do not answer,
- *     the lock ends there with the lease, which -v reports. They block no client as long as a
- *     majority of the servers is free. */
+ *   The lock is released on a majority -> done -> the other servers get a moment; if they do not
+ *     answer, the lock ends there with the lease, which -v reports. They block no client as long as
+ *     a majority of the servers is free. */
 #include "store/quorum/quorum_int.h"
 
 #include "util/text.h"
@@ -425,7 +425,7 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     member->lease = taken;
     lease_cut(&member->lease, lease->deadline);
     member->lease.ttl = lease->ttl; /* the base for the length of a later extension */
-    member->lease.set = lease->set; /* it was taken for the rest of the lease */
+    member->lease.set = lease->set; /* the take was only for the rest of the lease */
     return LOCK_OK;
 }
 

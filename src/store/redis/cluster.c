@@ -13,7 +13,7 @@
  *   TRYAGAIN               The slot is being moved, and some of the lock's keys are not here:
  *                          they are at the other node, or do not exist (most locks have no
  *                          queue). This ends with the move. dlock asks again, with pauses, as
- *                          long as an answer can come in time; after that it treats this as an
+ *                          long as an answer can come in time; after that it treats TRYAGAIN as an
  *                          ordinary outage. During the move the lock can be neither acquired nor
  *                          lost.
  *   CLUSTERDOWN, LOADING,  This node cannot serve dlock, or is cut off from the others: the

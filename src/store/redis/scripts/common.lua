@@ -64,7 +64,8 @@ local function last_holder()
   return known.holder
 end
 
--- The text of the newest line with this id and, unless it is '', this token.
+-- The text of the newest line of this list of past events (past_with() in meta.lua) with this id
+-- and this token; '' stands for any.
 local function past(list, id, token)
   if known[list] == nil then learn(list) end
   local lines = known[list]
