@@ -1,4 +1,4 @@
-/* dlock: flock(1) for a fleet. Parse, then one action. */
+/* dlock: flock(1) for a fleet of hosts. main() reads the options, then performs one action. */
 #include "actions/actions.h"
 #include "config/options.h"
 #include "ui/report.h"
@@ -17,7 +17,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* A call without any arguments prints the usage. */
+/* Prints the usage, because dlock was started without arguments. */
 static int print_short_usage(void)
 {
     fputs("Usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]   run COMMAND while the lock NAME is "
@@ -29,10 +29,10 @@ static int print_short_usage(void)
     return STATUS_USAGE;
 }
 
-/* If a standard descriptor is closed, the next file or socket that dlock opens would get its
- * number and receive output. The replacement gives no more than a closed descriptor: stdin
- * cannot be read, stdout and stderr cannot be written. It is close-on-exec, so the command still
- * finds it closed. */
+/* Opens /dev/null in place of each closed standard descriptor. Otherwise the next file or socket
+ * that dlock opens would get that number, and receive output that is meant for stdout or stderr.
+ * The replacement permits no more than a closed descriptor: stdin cannot be read, stdout and stderr
+ * cannot be written. It is close-on-exec, so the command finds the descriptor closed, as before. */
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -64,13 +64,13 @@ static bool takes_lock(enum option_action action)
 
 static NOT_INLINED int main_act(const struct options *options, struct messages *out)
 {
-    /* With SIGXFSZ ignored, exceeding the limit on file sizes is an ordinary error. An action
-     * that takes a lock blocks SIGXFSZ instead (process/signals.c), which the command does not
-     * inherit. */
+    /* With SIGXFSZ ignored, exceeding the limit on file sizes is an ordinary error. But a command
+     * would inherit an ignored signal. So an action that takes a lock blocks SIGXFSZ instead
+     * (process/signals.c), and the command does not inherit that. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    /* Reported once: a dlock inside another leaves it to the outer one, and --doctor has a row for
-     * it. */
+    /* Reported once: a dlock that runs under another lock leaves these warnings to the outer dlock,
+     * and --doctor has rows of its own for them. */
     if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL) {
         config_unknown_variables(warn_of_variable, out);
         options_unused(options, tell_of_unused, out);
@@ -99,9 +99,10 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
     return action_help(options);
 }
 
-/* AT_SECURE alone is not enough: SELinux also sets it if a service starts in a domain of its
- * own, which gives the service no right that it should not have. If AT_SECURE is set and the
- * capabilities of the file cannot be determined (no /proc), the file may have some. */
+/* True if dlock may have rights from the capabilities of its file. AT_SECURE alone does not prove
+ * that: the kernel also sets it if SELinux starts a service in a domain of its own, which gives the
+ * service no right that it should not have. If AT_SECURE is set and the capabilities of the file
+ * cannot be determined (no /proc), the file may have some. */
 static bool may_have_file_capabilities(void)
 {
     return getauxval(AT_SECURE) != 0 &&

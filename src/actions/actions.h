@@ -5,8 +5,8 @@
 #include "config/options.h"
 #include "util/message.h"
 
-/* dlock NAME COMMAND, the main job: takes the lock, runs the command under it, releases.
- * Does not return if a signal ended the wait: this process dies by that signal. */
+/* dlock NAME COMMAND, the main job: takes the lock, runs the command under it, and releases the
+ * lock. Does not return if a signal ended the wait: this process dies by that signal. */
 int action_run(const struct options *options, struct messages *out);
 
 /* Act on a lock without running a command. */
@@ -31,8 +31,8 @@ int action_current(const struct options *options, struct messages *out);
 /* Reports whether a lock can be trusted here, and if not, why. */
 int action_doctor(const struct options *options, struct messages *out);
 
-/* Prints each setting as it would apply to NAME, and its origin, as lines for dlock.conf(5) or
- * as JSON. Prints no password and no owner token. Asks no store. */
+/* Prints each setting as it would apply to NAME, and its origin, as lines for dlock.conf(5) or as
+ * JSON. Prints no password and no owner token. Contacts no store. */
 int action_print_config(const struct options *options, struct messages *out);
 
 /* Reports settings that options_read() has refused, and returns the exit status. */

@@ -1,5 +1,5 @@
-/* The functions that the actions share: they turn options into what the folders below work
- * with; nothing below actions/ sees the options. */
+/* The functions that the actions share. They turn the options into what the other folders (run/,
+ * store/, doctor/, ui/) work with; the code in those folders does not see the options. */
 #ifndef DLOCK_ACTIONS_INT_H
 #define DLOCK_ACTIONS_INT_H
 
@@ -20,13 +20,13 @@
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why);
 
-/* Like lock_key_of(). False: reported, and *status is the exit status. */
+/* Like lock_key_of(). False: the failure has been reported, and *status is the exit status. */
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
                    const struct messages *out, int *status);
 
-/* Opens the backend that --backend, --redis and --lock-file choose; the caller closes the
- * backend with its close(). If the store is a file because no Redis is configured, does what
- * --on-degraded says. False: reported, and *status is the exit status. */
+/* Opens the backend that --backend, --redis and --lock-file choose; the caller closes the backend
+ * with its close(). If the store is a file because no Redis is configured, does what --on-degraded
+ * says. False: the failure has been reported, and *status is the exit status. */
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status);
 
@@ -44,18 +44,18 @@ enum lock_result backend_open_fallback(struct backend **backend, const char *loc
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);
 
-/* Makes the options by which dlock finds the lock of this line of DLOCK_HELD: options_under().
- * LOCK_GONE: the line is not about the lock that the options name, or the command line requests a
- * store of another kind. Otherwise the results of lock_key_of(). options_under_free() in every
- * case. */
+/* Makes, with options_under(), the options by which dlock finds the lock of this line of
+ * DLOCK_HELD. LOCK_GONE: the line is not about the lock that the options name, or the command line
+ * requests a store of another kind. Otherwise the results of lock_key_of(). Call
+ * options_under_free() in every case. */
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
 /* Looks in DLOCK_HELD for the lock that the options name. LOCK_OK: DLOCK_HELD has the lock, and the
  * store confirms it: *backend is that store, *under are its options, `key` is the lock's key and
  * *outer is what the store reports. LOCK_GONE: DLOCK_HELD has no such lock. A line whose lock has
- * ended, or whose store does not answer, changes nothing. But if an ancestor has added the line,
- * dlock asks the silent store again for --retry-for. If it stays silent, the result is
+ * ended, or whose store does not answer, is skipped. But if an ancestor has added the line, dlock
+ * asks the silent store again for --retry-for. If the store stays silent, the result is
  * LOCK_UNAVAILABLE with *why set, because a lock in another store would not exclude what the outer
  * lock excludes. Close the backend before options_under_free(). */
 enum lock_result backend_of_held(struct backend **backend, struct options **under,
@@ -65,16 +65,18 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
 
 /* --- plan.c ---------------------------------------------------------------- */
 
-/* Fills in *lock, and calls acquisition_open(). `undone` is what did not happen if there is no
- * lock. False: reported, and *status is the exit status. */
+/* Fills in *lock, and calls acquisition_open(). `undone` is the part of a failure message that says
+ * what did not happen, such as "the command was not run". False: the failure has been reported, and
+ * *status is the exit status. */
 bool plan_acquisition(struct acquisition *lock, const struct options *options, struct messages *out,
                       const char *undone, const char *command, pid_t pid, int *status);
 
-/* Opens the store, and takes the lock in it: acquisition_take(). */
+/* Takes the lock with acquisition_take(): the lock in its store, which is opened for that, or the
+ * one that an ancestor already holds. */
 bool plan_take(struct acquisition *lock, const struct options *options, int *status);
 
-/* Allocates the state of an action, zeroed, because it is too large for a small stack
- * (ulimit -s). The caller frees it. NULL: reported, and *status is the exit status. */
+/* Allocates the state of an action, zeroed, because it is too large for a small stack (ulimit -s).
+ * The caller frees it. NULL: the failure has been reported, and *status is the exit status. */
 void *plan_memory(size_t size, const struct messages *out, int *status);
 
 struct awaited_lock plan_awaited(const struct options *options);
@@ -85,20 +87,20 @@ struct expiry_plan plan_expiry(const struct options *options);
 /* A lock that an action works on, and its store. */
 struct target {
     const struct options *options;
-    struct options *under; /* of the store of a lock that this process runs under; NULL: none */
+    struct options *under; /* from options_of_held(), for a lock around this process; NULL: none */
     bool inside;           /* this process runs under the lock, which the store confirms */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
-    char name[LOCK_KEY_SIZE]; /* of the lock that was found if the options give no name */
+    char name[LOCK_KEY_SIZE]; /* of the lock that was found; only if the options give no name */
     char token[TOKEN_SIZE];   /* "": look it up in the store */
     char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
-    struct duration hold_left; /* of --hold-at-least */
+    struct duration hold_left; /* what is left of --hold-at-least */
     struct deadline ended_at;  /* end of the lease before it is extended; 0: unknown */
     enum extend_how how;
-    struct deadline until;   /* of one look */
-    struct lock_state state; /* of the last look; by --force-release, from before it */
+    struct deadline until;   /* when one look must end */
+    struct lock_state state; /* from the last look; for --force-release, from before the release */
     struct pause pause;      /* for --pause and --resume */
     struct errmsg unusable;  /* why a lock of this name around this process cannot be used */
 };

@@ -21,7 +21,7 @@ struct row {
     const char *note;  /* NULL: none */
     bool beyond_file;  /* no line of a file can set this value */
     char from[ORIGIN_TEXT_SIZE];
-    char text[2048]; /* for a value that is not just copied */
+    char text[2048]; /* holds the value if it is not a copy of a text elsewhere */
 };
 
 /* The default of this option, in the form of dlock.conf(5); NULL: none. May use `text`. */
@@ -38,7 +38,7 @@ static const char *default_of(const struct options *options, enum option_id id,
     }
 }
 
-/* Groups of options of which only one counts. */
+/* Groups of options that override each other: only one option of a group counts. */
 enum rivals { NO_RIVALS, MODES, WAITS, VERBOSITIES };
 
 static enum rivals rivals_of(const struct options *options, enum option_id id, bool *counts)
@@ -91,8 +91,9 @@ static const char *urls_shown(const char *text, char *shown, size_t size)
 }
 
 /* True if dlock.conf(5) can set the value: in a file, white space around a value does not count,
- * and a semicolon after white space begins a comment. dlock prints escapes, but does not read them.
- * A relative path would mean another lock in each directory. */
+ * and a semicolon after white space begins a comment. Control characters cannot be set: dlock
+ * prints them as escapes, but does not read escapes. A relative path would mean another lock in
+ * each directory. */
 static bool fits_file(enum option_id id, const char *value)
 {
     char shown[2 * sizeof(struct row)];
@@ -190,7 +191,8 @@ int action_print_config(const struct options *options, struct messages *out)
 /* Help texts start in this column, on a line of their own if the option is too long. */
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
-/* The cursor is at TEXT_COLUMN. */
+/* Prints the help text of an option, in lines of at most WIDTH columns. The cursor is at
+ * TEXT_COLUMN. */
 static void print_text(const char *text)
 {
     int column = TEXT_COLUMN;
@@ -223,7 +225,7 @@ static void print_option(const struct option_row *row)
 }
 
 static const struct {
-    enum option_id first; /* of the rows below it */
+    enum option_id first; /* the option that the title precedes */
     const char *text;
 } titles[] = {
     {OPT_NONBLOCK, "Used daily:"},
@@ -247,7 +249,7 @@ static void print_options(enum option_id end)
     }
 }
 
-/* Fits a terminal of 24 lines, and leaves a line for the prompt. */
+/* The text fits on a terminal of 24 lines, and leaves a line for the prompt. */
 static void print_usage(void)
 {
     puts("Usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]\n"

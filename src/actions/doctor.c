@@ -14,14 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longer than any step takes, but short, so that the trial lock of a killed dlock expires
- * soon. */
+/* The TTL of the trial lock: longer than any step of the trial takes, but short, so that the lock
+ * of a killed dlock expires soon. */
 static const struct duration trial_ttl = {30 * NS_PER_S};
 
 struct doctor {
     const struct options *options;
     struct findings findings;
-    struct bound bound; /* for the whole action; each call has its own limit as well */
+    struct bound bound; /* for the whole action; each request has its own limit as well */
     /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
@@ -67,7 +67,8 @@ static void add_unused(enum option_id id, const char *why, bool grave, void *dat
         findings_note(findings, NULL, "%s", why);
 }
 
-/* Even without a name, checks that the hash function is available. */
+/* Checks that the key can be made. Does so even without a name, because the hash function may be
+ * missing. */
 static void check_key(const struct options *options, struct findings *findings)
 {
     struct options tried = *options;

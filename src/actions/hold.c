@@ -42,7 +42,7 @@ static enum lock_result token_file_make(struct token_file *file, const char *pat
     char line[TOKEN_SIZE + 1];
     struct stat status;
     *file = (struct token_file){.path = path};
-    /* The file would replace a device, a pipe, or a link to one. */
+    /* The new file would replace a device, a pipe, or a link to one: refused. */
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
         errmsg_set(why, "cannot write the owner file %s: it is not a regular file", path);
         return LOCK_CANT_CREATE;
@@ -54,7 +54,7 @@ static enum lock_result token_file_make(struct token_file *file, const char *pat
     int fd = mkostemp(file->temporary, O_CLOEXEC);
     if (fd < 0)
         return cannot(path, errno, why);
-    (void)fchmod(fd, 0600); /* whatever the umask */
+    (void)fchmod(fd, 0600); /* 0600 whatever the umask is */
 
     int length = snprintf(line, sizeof line, "%s\n", token);
     ssize_t written = write(fd, line, (size_t)length);
@@ -147,8 +147,8 @@ struct attach {
     int cancel_fd; /* -1: not open */
 };
 
-/* Makes the wait end on a signal, as always, and at the end of the process that the lock is
- * for. */
+/* Makes the wait end on a signal, as for every action, and at the end of the process that the lock
+ * is for. */
 static bool cancel_with_target(struct attach *attach, int *status)
 {
     struct acquisition *lock = &attach->lock;
@@ -201,8 +201,8 @@ static bool paths_are_relative(const struct options *options)
     return false;
 }
 
-/* Gives the lock, which was acquired, to a guard. This process then ends without closing its own
- * copies. */
+/* Hands the acquired lock over to a guard process. This process then ends without closing its own
+ * copies of what the guard needs. */
 static int attach_to(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;

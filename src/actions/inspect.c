@@ -1,4 +1,5 @@
-/* Actions that look at locks, apart from --status: --wait-until-free, --list and --current. */
+/* Actions that look at locks: --wait-until-free, --list and --current. Those that look at one lock
+ * once, such as --status, are in lock.c. */
 #include "actions/actions_int.h"
 #include "lock/history.h"
 #include "process/signals.h"
@@ -23,7 +24,8 @@ enum { NONE_STATUS = 1 };
 
 /* --- wait-until-free ----------------------------------------------------- */
 
-/* The longest interval between looks, which no notification shortens. */
+/* The longest interval between two looks of --wait-until-free at the lock. No notification shortens
+ * it. */
 static const struct duration look_most = {1 * NS_PER_S};
 
 /* The first holder represents all holders. */
@@ -37,8 +39,8 @@ static struct holder first_holder(const struct lock_state *state)
     return holder;
 }
 
-/* Reads signals only during the pause: a signal ends dlock, but not before dlock has removed the
- * live line. */
+/* Waits until the time `until`, and shows the wait. Handles signals only here, so that a signal
+ * ends dlock after dlock has removed the live line from the terminal. */
 static void pause_until(struct deadline until, const struct lock_state *state,
                         struct progress *view)
 {
@@ -54,7 +56,7 @@ static void pause_until(struct deadline until, const struct lock_state *state,
         if (ended_by == 0)
             continue;
         progress_hide(view);
-        exit(signals_die_by(ended_by)); /* pid 1 does not die by a signal */
+        exit(signals_die_by(ended_by)); /* reached if dlock is pid 1, which no such signal kills */
     }
     signals_restore(&signals);
     fd_close(&signals.fd);
@@ -100,8 +102,9 @@ static bool held_by_ancestor(const struct target *target)
                                                target->key, &outer, bound);
 }
 
-/* Retries last no longer than the wait. But each look gets at least a second, like each try of a
- * wait for a lock; with -n, a look gets the connection's own limit. */
+/* Looks at the lock. If the store does not answer, retries no longer than the wait lasts. But each
+ * look gets at least a second, like each attempt to acquire a lock; with -n, a look gets the time
+ * limit of the connection. */
 static enum lock_result look_within(struct target *target, struct deadline end, struct errmsg *why)
 {
     const struct options *options = target->options;
@@ -211,7 +214,7 @@ int action_list(const struct options *options, struct messages *out)
     struct list list = {.target = target, .table = list_table(options->verbosity > 0)};
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
-    /* One try with --json, because another try cannot take back what was printed. */
+    /* With --json there is only one attempt: another could not take back what was printed. */
     enum lock_result result = options->json
                                   ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
                                   : retry_action(list_all, &list, options->retry_for, -1, &why);
@@ -270,8 +273,8 @@ static NOT_INLINED void print_current(const struct target *target)
     json_line_end(&json);
 }
 
-/* Prints the lock if it is held. LOCK_OK: it is. LOCK_GONE: it is not. Otherwise reported, with
- * *status. */
+/* Prints the lock of this line of DLOCK_HELD if it is held. LOCK_OK: it is. LOCK_GONE: it is not.
+ * Other results: the failure has been reported, and *status is the exit status. */
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {

@@ -1,4 +1,4 @@
-/* Actions that make one call for one lock: look at it, extend it, end it, pause it. */
+/* Actions that send one request about one lock: look at it, extend it, end it, pause it. */
 #include "actions/actions_int.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -88,8 +88,8 @@ static int failed(const struct target *target, enum lock_result result, const st
     return fail(target->out, failure_of(result), status, "%s", why->text);
 }
 
-/* Finds the lock, makes the call until the store answers, and shows the result, which gives
- * the exit status. */
+/* Finds the lock with `find`, repeats `call` until the store answers, and prints the result with
+ * `show`, which returns the exit status. */
 static int act(const struct options *options, struct messages *out,
                bool (*find)(struct target *, int *status),
                enum lock_result (*call)(void *data, struct bound, struct errmsg *),
@@ -109,7 +109,7 @@ static int act(const struct options *options, struct messages *out,
     return status;
 }
 
-/* Starts the JSON object, with the fields that all actions print and the answer. */
+/* Starts the JSON object: the members that all these actions print, and `answer` with its value. */
 static struct json json_begin_answer(const struct target *target, const char *answer, bool value)
 {
     struct json json = json_line_begin(stdout);
@@ -308,16 +308,16 @@ int action_pause(const struct options *options, struct messages *out)
 
 /* --- which lease --------------------------------------------------------- */
 
-/* True if the token selects the lock. Without a name, the token of the lock that is found is
- * used. */
+/* True if the given token must be the one of the lock, because a name is given too. Without a name,
+ * dlock uses the token of the lock that it finds. */
 static bool names_owner(const struct target *target)
 {
     return target->token[0] != '\0' && target->options->name != NULL;
 }
 
-/* The innermost lock, or the innermost one with the given name and token; NULL: none. An attached
- * lock that has ended comes after the other locks attached to its process, and before all locks
- * around them: a second --release is not meant for those. */
+/* The innermost lock that this process runs under, with the given name and token; NULL: none. An
+ * attached lock that has ended is used only if no other lock is attached to the same process, but
+ * even then before all locks further out: a second --release is not meant for those. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
@@ -422,7 +422,8 @@ static bool read_token(struct target *target, int *status)
     return result == LOCK_OK;
 }
 
-/* Finds out which lock is meant, in which store, with which token. False: reported. */
+/* Finds out which lock is meant, in which store, with which token. False: the failure has been
+ * reported. */
 static bool find_lease(struct target *target, int *status)
 {
     const struct options *options = target->options;
@@ -451,7 +452,7 @@ static bool find_lease(struct target *target, int *status)
 }
 
 /* Reads from the store what is not yet known about the lock: the token, unless it was given, the
- * TTL of the take, the fence, and what is left of --hold-at-least. */
+ * TTL with which the lock was acquired, the fence, and what is left of --hold-at-least. */
 static enum lock_result look_up(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
@@ -522,7 +523,8 @@ static enum lock_result extend(void *data, struct bound bound, struct errmsg *wh
     return target->backend->extend(target->backend, &target->lease, target->how, bound, why);
 }
 
-/* --ttl counts from now, which a user may not expect who means it as an addition. */
+/* Warns if the lease now ends earlier. --ttl counts from now, but the user may have meant an
+ * addition to the time that was left. */
 static void tell_if_shorter(const struct target *target)
 {
     char left[DURATION_TEXT_SIZE], cut[DURATION_TEXT_SIZE];

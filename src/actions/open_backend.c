@@ -89,7 +89,8 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     return LOCK_INVALID;
 }
 
-/* A file that cannot be used must be fixed on its host, however it was named. */
+/* Adds to *why the setting that is wrong, and sets *status. If a file cannot be used, the status is
+ * STATUS_CONFIG even if the command line names the file, because it must be fixed on this host. */
 static void blame(const struct options *options, enum redis_fault fault, int *status,
                   struct errmsg *why)
 {
@@ -104,7 +105,8 @@ static void blame(const struct options *options, enum redis_fault fault, int *st
         *status = STATUS_CONFIG;
 }
 
-/* The command line is right, but this host lacks the configuration that it relies on. */
+/* Fails because no Redis is configured. The status is STATUS_CONFIG: the command line is right, but
+ * this host lacks the configuration that the command line relies on. */
 static NOT_INLINED enum lock_result no_redis(const struct options *options, int *status,
                                              struct errmsg *why)
 {
@@ -150,7 +152,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* Even a URL that is not used here may contain a password, which must not get into a core file. */
+/* A URL of Redis may be set although it is not used here. Even such a URL may contain a password,
+ * which must not get into a core file. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {
@@ -367,7 +370,8 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         if (!held_next(&at, &held))
             continue;
         enum lock_result result = ask_held(&question, bound, why);
-        /* A --lock-file cannot be taken in another store, so a silent store does no harm. */
+        /* A --lock-file cannot be locked in another store, so it does no harm if the store is
+         * silent. */
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
         if (silent) {

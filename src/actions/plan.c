@@ -84,8 +84,8 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
-/* Sets lock->outer if an ancestor holds the lock, and closes its store: dlock needs nothing else of
- * that lock. False: reported, and *status is the exit status. */
+/* If an ancestor holds the lock, sets lock->outer, and closes the store of that lock: dlock needs
+ * nothing else of it. False: the failure has been reported, and *status is the exit status. */
 static bool look_for_outer(struct acquisition *lock, const struct options *options, int *status)
 {
     struct options *under;

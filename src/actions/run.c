@@ -113,9 +113,9 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
     return end;
 }
 
-/* Advises once which TTL would have been enough, if the run used more than 80 % of its own. The
- * history shows whether dlock has already done so: if an earlier run of the last 36 hours used as
- * much, dlock is silent, so that cron does not mail this every night. */
+/* Advises once which TTL would have been enough, if the run used more than 80 % of its own TTL. The
+ * history shows whether dlock has already given this advice: if an earlier run of the last 36 hours
+ * also used more than 80 %, dlock is silent, so that cron does not mail this every night. */
 static NOT_INLINED void advise_ttl(struct run *run)
 {
     static const int64_t silent_ms = INT64_C(36) * 60 * 60 * 1000;
@@ -158,7 +158,7 @@ static int finish(struct run *run, struct outcome *outcome)
     if (ran)
         say_ended(run, outcome);
     else
-        run->lock.lease.hold = deadline_now(); /* nothing has run */
+        run->lock.lease.hold = deadline_now(); /* nothing has run that --hold-at-least is for */
 
     run->lock.lease.lost = outcome->lease_over;
     run->lock.lease.end = run_end_of(run, outcome);
@@ -174,7 +174,7 @@ static int finish(struct run *run, struct outcome *outcome)
         acquisition_say_released(&run->lock, result, &why);
     }
     run->report.lost = outcome->lease_over;
-    if (ran && (result == LOCK_OK || result == LOCK_ENDED)) /* it held the lock to its end */
+    if (ran && (result == LOCK_OK || result == LOCK_ENDED)) /* the run held the lock to its end */
         advise_ttl(run);
 
     if (!outcome->started && outcome->signalled != 0) {
@@ -210,7 +210,8 @@ static void write_report(struct run *run, bool taken, int status)
 
 /* --- the beginning ------------------------------------------------------- */
 
-/* Sets the heartbeat's interval so that it ends before the stop signal is due. */
+/* Opens the heartbeat. If the command sends one WATCHDOG=1 in each interval, the lease is extended
+ * before the stop signal is due. */
 static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;

@@ -4,8 +4,9 @@
  *                                         continues. (If popt knew --attach's value to be optional,
  *                                         it would take the next word, NAME, as the value.)
  *   -name                                 Popt would read "-tree" as -t ree; dlock refuses it.
- *   no memory                             Popt loses words and values, or exits with status 1,
- *                                         which for --status means that the lock is free.
+ *   too little memory                     Popt loses words and values, or exits with status 1,
+ *                                         which for --status means that the lock is free. dlock
+ *                                         notices both.
  */
 #include "config/config_int.h"
 #include "redis/url.h"
@@ -17,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* dlock adds this word after all others. If popt does not return it, words were lost. */
+/* dlock adds this word after all others of the command line. If popt does not return it, words were
+ * lost. */
 static char end_of_words[] = "\001";
 
 static bool in_popt;
@@ -43,11 +45,11 @@ static void fill_table(struct poptOption table[OPTION_NAMES + 1])
     table[OPTION_NAMES] = (struct poptOption)POPT_TABLEEND;
 }
 
-/* The options of one run of words. */
+/* What the functions below need for one call of argv_read(). */
 struct words {
     struct options *options;
     struct origin origin;
-    const char *last; /* the last word of the line */
+    const char *last; /* the last word of the command line */
     struct errmsg *why;
 };
 
@@ -77,7 +79,8 @@ static int add(const struct words *words, enum option_id id, const char *text)
     return added ? 0 : no_memory(words->why);
 }
 
-/* Handles the value of a word that popt reads as one without a value: --FLAG=yes, --attach=PID. */
+/* Handles a word that gives a value to an option that popt knows as one without a value:
+ * --FLAG=yes, --attach=PID. */
 static int take_unwanted(const struct words *words, enum option_id id, const char *word,
                          const char *value)
 {
@@ -88,7 +91,7 @@ static int take_unwanted(const struct words *words, enum option_id id, const cha
         return add(words, id, value);
     if (!option_is_flag(id) || !option_configurable(id))
         return wrong(words, word, POPT_ERROR_UNWANTEDARG);
-    if (flag_parse(value, &set)) /* apply_all() refuses any other value */
+    if (flag_parse(value, &set)) /* apply_all() in read.c refuses any other value */
         value = set ? "yes" : "no";
     return add(words, id, value);
 }
@@ -116,7 +119,8 @@ static int take_refused(const struct words *words, const char *word, int error)
     return 0;
 }
 
-/* Hides the login in the word, because ps(1) shows the words to every user. */
+/* Overwrites the login of the URL at the end of the word, because ps(1) shows the words to every
+ * user. */
 static void hide_login(const char *word, const char *value)
 {
     size_t length = strlen(word), size = strlen(value);

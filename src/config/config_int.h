@@ -12,20 +12,24 @@ struct option_name {
     enum option_id id;
 };
 
-/* All names: those of the rows, then the aliases. `index` is below OPTION_NAMES. */
+/* All names of options: those of the rows in option_rows.h, then the aliases. `index` is below
+ * OPTION_NAMES. */
 enum { OPTION_ALIASES = 5, OPTION_NAMES = OPTION_COUNT - 1 + OPTION_ALIASES };
 struct option_name option_name(int index);
 
 /* Reads yes or no. False if the text is neither. */
 bool flag_parse(const char *text, bool *set);
 
-/* Reads the option's value, which must live as long as the options. False with *why set. */
+/* Sets the option to the value in `text`, which must live as long as the options. False with *why
+ * set if the value is not valid. */
 bool option_apply(struct options *options, enum option_id id, const char *text, struct errmsg *why);
 
-/* True if its value is the path of a file or a directory. Not for --report. */
+/* True if the option's value is the path of a file or a directory. False for --report, although its
+ * value is a path too. */
 bool option_is_path(enum option_id id);
 
-/* True if the store word of DLOCK_HELD decides this setting, even if the word omits it. */
+/* True if this setting belongs to the store word of DLOCK_HELD (config/options.h). For a lock that
+ * dlock runs under, that word decides the setting, even if the word omits it. */
 bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
@@ -43,9 +47,10 @@ void settings_append(struct settings *settings, struct settings *more);
 
 /* --- held_store.c ----------------------------------------------------------- */
 
-/* Adds the settings in the `length` bytes at `store`, which follow the "?". If the URLs of Redis
- * are the same as `configured` (NULL: none), uses `configured`, which has the passwords.
- * SETTINGS_OK; SETTINGS_BAD_CONFIG: the word is not valid; SETTINGS_NO_MEMORY. */
+/* Adds the settings of a store word of DLOCK_HELD: the `length` bytes at `store`, which follow the
+ * "?". The word has no passwords, so if its URLs of Redis are the same as `configured` (NULL:
+ * none), uses `configured` instead. SETTINGS_OK; SETTINGS_BAD_CONFIG: the word is not valid;
+ * SETTINGS_NO_MEMORY. */
 enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
                                      const char *configured);
 
@@ -62,8 +67,8 @@ void hints_unknown_option(const char *word, struct errmsg *why);
 /* Sets *why for a command line without a command: the user may have meant something else. */
 void hints_no_command(const struct options *options, struct errmsg *why);
 
-/* Sets *why for `word` in the place of NAME, which --lock-file does not take. If the command line
- * runs a command, `word` may be that command. */
+/* Sets *why for a command line that has --lock-file, and also `word` in the place of NAME. If the
+ * command line runs a command (`runs`), `word` may be that command. */
 void hints_no_name(const char *word, bool runs, struct errmsg *why);
 
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
@@ -88,9 +93,10 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
 
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
 
-/* Adds the options from argv[1] to the first word that is not an option to the settings, and
- * overwrites the logins of URLs in argv; argv[0] is NAME if the options follow NAME. Returns the
- * index of that word (argc if there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
+/* Adds the options from argv[1] on to options->settings, up to the first word that is not an
+ * option, and overwrites the logins of URLs in argv. If the options follow NAME (behind_name),
+ * argv[0] is NAME. Returns the index of the first word that is not an option (argc if there is
+ * none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
 int argv_read(struct options *options, int argc, char **argv, bool behind_name, struct errmsg *why);
 
 /* --- file.c ---------------------------------------------------------------- */
@@ -98,8 +104,8 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
 /* Adds the settings from the weakest source to the strongest: CONFIG_SYSTEM_FILE; the files that
  * match CONFIG_SYSTEM_GLOB, in the order of their names; dlock/dlock.conf in $XDG_CONFIG_HOME (by
  * default ~/.config); the DLOCK_* variables. Only the [lock GLOB] sections that match the lock's
- * name count. A missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that replaces all others,
- * and must exist. */
+ * name count. A missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file
+ * that replaces all others, and must exist. */
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);
 
@@ -108,12 +114,12 @@ enum settings_result config_read(struct settings *settings, const char *name,
 /* True if the action uses the option. */
 bool option_used_by(enum option_id id, enum option_action action);
 
-/* On the command line, refuses an option that the action does not use, because the user expects an
- * effect. In a file or a variable the option is meant for other actions. */
+/* Refuses an option on the command line that the action does not use, because the user expects an
+ * effect. The same option in a file or a variable is meant for other actions, and accepted. */
 enum settings_result unused_by_action(const struct options *options, struct errmsg *why);
 
-/* Refuses an option that has no effect on the lock: on the command line; some wherever they are
- * set. */
+/* Refuses an option that has no effect on the lock: any option on the command line; one with MUST
+ * (config/options.h) wherever it is set. */
 enum settings_result unused_by_lock(const struct options *options, struct errmsg *why);
 
 /* --- validate.c ------------------------------------------------------------ */

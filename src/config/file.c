@@ -1,4 +1,4 @@
-/* Reads the configuration files and the variables. Each line of a file is KEY = VALUE, the
+/* Reads the configuration files and the DLOCK_* variables. Each line of a file is KEY = VALUE, the
  * beginning of a section, [lock GLOB], or a comment (dlock.conf(5)). */
 #include "config.h"
 #include "config/config_int.h"
@@ -20,7 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A limit, because each setting is compared with all those before it. */
+/* The limits of a file. The number of lines is limited because each setting is added by a walk over
+ * all those before it. */
 enum { LINES_MOST = 10000, LINE_MOST = 65536 };
 
 static const char lock_section[] = "[lock ";
@@ -29,12 +30,12 @@ static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 struct reading {
     struct settings *settings;
-    struct settings sections; /* the settings of matching sections; they follow the others */
+    struct settings sections; /* of the sections that match; added after all other settings */
     bool skips;               /* the current section does not match */
     const char *name;         /* of the lock */
     const char *path;
     bool others_can_read;
-    int line, section; /* line of the section that the current line is in; 0: before all sections */
+    int line, section; /* number of the current line; line at which its section begins, or 0 */
     struct errmsg *why;
 };
 
@@ -77,7 +78,7 @@ static enum settings_result take_setting(struct reading *reading, const char *ke
                : SETTINGS_NO_MEMORY;
 }
 
-/* The line ends with ']'; GLOB may have brackets too. */
+/* Handles a line that ends with ']'. GLOB may have brackets too, so only the last one ends it. */
 static enum settings_result begin_section(struct reading *reading, char *line)
 {
     size_t begin = strlen(lock_section), end = strlen(line) - 1;
@@ -175,12 +176,13 @@ static enum settings_result parse(struct reading *reading, const char *path, boo
     return result;
 }
 
-/* The user's file is at `below` in the directory `path`, which is the value of `variable`. */
+/* The user's configuration file is at `below` in the directory `path`, which is the value of
+ * `variable`. */
 struct base {
     const char *variable, *path, *below;
 };
 
-/* The XDG Base Directory specification: a relative path counts as unset. */
+/* Follows the XDG Base Directory specification: a relative path in the variable counts as unset. */
 static struct base user_base(void)
 {
     struct base base = {"XDG_CONFIG_HOME", getenv("XDG_CONFIG_HOME"), "/dlock/dlock.conf"};
@@ -189,8 +191,8 @@ static struct base user_base(void)
     return base;
 }
 
-/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's: then the user must correct
- * HOME, not the other user's file. */
+/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's directory: then the user must
+ * correct HOME, not the permissions of the other user's file. */
 static void cannot_read(const struct settings *settings, const char *path, int error,
                         struct errmsg *why)
 {
@@ -221,7 +223,7 @@ static const char *written_by_others(const struct stat *status)
     return NULL;
 }
 
-/* Returns why the file must not be read; NULL: it may be. */
+/* Returns why dlock must not read the file; NULL: dlock may read it. */
 static const char *distrusted(const struct settings *settings, const char *path,
                               const struct stat *status, char *text, size_t size)
 {
@@ -294,10 +296,10 @@ static int cannot_list(const char *path, int error)
 {
     (void)path;
     errno = error;
-    return error != ENOENT; /* 0: glob(3) continues */
+    return error != ENOENT; /* 0 makes glob(3) continue */
 }
 
-/* Anyone who can write to the directory can add a file. */
+/* Refuses a directory that others can write to, because they could add a configuration file. */
 static enum settings_result check_directory(const char *directory, struct errmsg *why)
 {
     struct stat status;
@@ -329,7 +331,7 @@ static enum settings_result read_directory(struct reading *reading)
     return result;
 }
 
-/* All system-wide files count as one. */
+/* Reads all system-wide files as if they were one: the settings of their sections come last. */
 static enum settings_result read_system(struct reading *reading)
 {
     enum settings_result result =
@@ -365,7 +367,7 @@ static enum option_id option_of_variable(const char *variable)
     return OPT_NONE;
 }
 
-/* Adds the DLOCK_ variables in the order of the options, so that if two exclude each other, the
+/* Adds the DLOCK_ variables in the order of option_rows.h, so that if two exclude each other, the
  * same one always counts. An empty variable counts as unset, because shells and units often cannot
  * unset one. False if memory is short. */
 static bool read_variables(struct settings *settings)
@@ -389,8 +391,8 @@ enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why)
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
-    if (config != NULL &&
-        *path == '\0') { /* probably a script's unset variable, which would select other locks */
+    if (config != NULL && *path == '\0') {
+        /* probably a variable that a script did not set: the usual files may select other locks */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }

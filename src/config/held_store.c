@@ -10,8 +10,8 @@
 
 /* --- writing -------------------------------------------------------------- */
 
-/* Returns the value without passwords, and with an absolute path. The caller frees it; NULL: memory
- * is short. */
+/* Returns the value as other processes may use it: without passwords, and with an absolute path.
+ * The caller frees it; NULL: memory is short. */
 static char *shareable(enum option_id id, const char *value)
 {
     char *here = option_is_path(id) && *value != '/' ? getcwd(NULL, 0) : NULL;
@@ -38,8 +38,8 @@ static bool append(char **text, const char *name, const char *value)
     return true;
 }
 
-/* The text of a setting; NULL if it is not set, or is for other stores. `kind` is used instead of
- * OPT_BACKEND. */
+/* The text of a setting for a store of this kind; NULL if it is not set, or only concerns other
+ * stores. NULL for OPT_BACKEND too: `kind` says the same. */
 static const char *text_of(enum option_id id, const struct settings *settings, const char *kind,
                            const char *lock_dir)
 {
@@ -91,7 +91,7 @@ static bool has_same_words(const char *a, const char *b)
     return true;
 }
 
-/* True if both are the same URLs, apart from the passwords. */
+/* True if both texts are the same URLs, apart from the passwords. */
 static bool is_same_redis(const char *configured, const char *held)
 {
     char *copy = configured != NULL ? strdup(configured) : NULL;

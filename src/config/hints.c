@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Appends "; ..." */
+/* Appends "; " and the text. */
 __attribute__((format(printf, 2, 3))) static void add(struct errmsg *why, const char *format, ...)
 {
     size_t used = strlen(why->text);
@@ -76,7 +76,7 @@ void hints_unknown_option(const char *word, struct errmsg *why)
         add(why, "dlock --help lists all options");
 }
 
-/* -help is read as -h, and has the intended effect. */
+/* -help needs no hint: popt reads it as -h, which prints help as well. */
 bool hints_one_dash(const char *word, struct errmsg *why)
 {
     const char *name = word + 1;
@@ -99,7 +99,7 @@ static bool is_program_file(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* True if execvp(3) would find it. */
+/* True if execvp(3) would find a program of this name. */
 static bool is_program(const char *word)
 {
     const char *path = getenv("PATH");
@@ -232,8 +232,9 @@ static bool within(const char *a, const char *b, int edits)
            (both && a[0] == b[1] && a[1] == b[0] && within(a + 2, b + 2, edits - 1));
 }
 
-/* An abbreviation is nearest. Next come names in which at most one letter in four differs, then
- * names that continue with another word, such as redis-url. */
+/* How far `word`, which the user typed, is from the name of an option; FAR: too far for a hint. An
+ * abbreviation of the name is nearest. Next come words in which at most one letter in four differs,
+ * then words that begin with the whole name, such as redis-url for redis. */
 static int distance(const char *word, const char *name)
 {
     size_t length = strlen(word), size = strlen(name);
@@ -261,7 +262,7 @@ static void note(struct near *near, const char *word, const char *name, enum opt
     near->distance = found;
     for (int i = 0; i < near->count && i < NEAR_MOST; i++)
         if (near->ids[i] == id)
-            return; /* its alias has been noted */
+            return; /* another name of this option has been noted */
     if (near->count < NEAR_MOST) {
         near->names[near->count] = name;
         near->ids[near->count] = id;

@@ -1,15 +1,16 @@
-/* The options, in the order of --help: a row each, from which config/values.c makes the table
- * and config/options.h the ids. A row without a help text is an option that dlock refuses. -h shows
- * the first group. Columns:
+/* The options, in the order of --help, with a row for each. config/values.c makes the table
+ * option_rows of them, and config/options.h the ids. dlock refuses an option without a help text.
+ * -h shows the first group only. Columns:
  *
  * OPTION(ID, name, letter, reader of its value (values.c), place in struct options, default,
- *        argument or choices (NULL: yes or no), the actions that use it, the circumstances, one of
- *        which must hold for it to have an effect, help)
+ *        argument or choices (NULL: yes or no), the actions that use it (values.c), the
+ *        circumstances (options.h), one of which must hold for it to have an effect, help)
  * ACTION(ID, name, letter, reader, place, argument, whether it takes a lock's name, whether it
  *        needs the record of a lock, help)
  *
- * An option is also a key of dlock.conf and a variable if IN_FILES is among its actions. Options
- * with HELD determine the store of a lock: DLOCK_HELD names them (held_store.c). */
+ * dlock.conf and DLOCK_* variables can set an option if IN_FILES is among its actions, as in most
+ * groups of actions. Options with HELD determine the store and key of a lock: DLOCK_HELD names them
+ * (held_store.c). */
 
 /* Used daily */
 OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_ANY,

@@ -37,13 +37,13 @@ enum takes_name { NAME_REFUSED, NAME_OPTIONAL, NAME_NEEDED };
 
 /* Circumstances of a lock. An option has an effect if one of those in its row holds. */
 enum {
-    ON_LOCK_FILE = 1, /* the store */
+    ON_LOCK_FILE = 1, /* the kind of store: one of these four */
     ON_LOCK_DIR = 1 << 1,
     ON_REDIS = 1 << 2,
     ON_QUORUM = 1 << 3,
     ON_AUTO = 1 << 4, /* no option chooses between Redis and files */
     ON_DIR = 1 << 5,  /* the lock directory is used, even if the lock is elsewhere */
-    ON_TLS = 1 << 6,  /* of the URLs of Redis */
+    ON_TLS = 1 << 6,  /* these three: a URL of Redis uses TLS, names Sentinels, has no password */
     ON_SENTINEL = 1 << 7,
     ON_NO_PASSWORD = 1 << 8,
     ON_CERT = 1 << 9,      /* there is a client certificate */
@@ -53,7 +53,7 @@ enum {
     ON_HEARTBEAT = 1 << 13,
     MUST = 1 << 14, /* not a circumstance: an option without effect is refused wherever it is set */
     ON_SERVERS = ON_REDIS | ON_QUORUM,
-    ON_RECORDS = ON_SERVERS | ON_LOCK_DIR, /* those that keep a record of the lock */
+    ON_RECORDS = ON_SERVERS | ON_LOCK_DIR, /* stores that keep a record of the lock */
     ON_ANY = ON_RECORDS | ON_LOCK_FILE,
 };
 
@@ -65,12 +65,12 @@ struct option_row {
     bool is_action, needs_record;
     enum takes_name takes_name;              /* of an action */
     bool (*read)(const struct value *value); /* NULL: the value is not kept */
-    size_t place;                            /* in struct options */
-    const char *usual;                       /* default; NULL: none, or it depends on others */
-    const char *argument;                    /* or choices, "a|b"; NULL: a flag, or an action */
-    unsigned actions;                        /* the actions that use it: bits 1 << ACTION_... */
-    unsigned when;                           /* the circumstances in which it has an effect */
-    const char *help;                        /* NULL: it is not shown */
+    size_t place;                            /* of its value in struct options */
+    const char *usual;    /* default; NULL: none, or it depends on other options */
+    const char *argument; /* what the value is, or choices "a|b"; NULL: no value is needed */
+    unsigned actions;     /* the actions that use it: bits 1 << ACTION_... */
+    unsigned when;        /* the circumstances in which it has an effect */
+    const char *help;     /* NULL: --help does not show it */
 };
 
 extern const struct option_row option_rows[OPTION_COUNT]; /* by id */
@@ -78,10 +78,10 @@ extern const struct option_row option_rows[OPTION_COUNT]; /* by id */
 /* The option with this long name or alias (`length` bytes of it); OPT_NONE if there is none. */
 enum option_id option_by_name(const char *name, size_t length);
 
-/* True if a configuration file or a variable can set it. */
+/* True if a configuration file or a variable can set the option. */
 bool option_configurable(enum option_id id);
 
-/* True if its value is yes or no; on the command line it needs no value. */
+/* True if the option's value is yes or no; on the command line it needs no value. */
 bool option_is_flag(enum option_id id);
 
 /* --- the sources of settings ------------------------------------------------- */
@@ -97,7 +97,7 @@ enum origin_kind {
 struct origin {
     enum origin_kind kind;
     const char *file;  /* of ORIGIN_FILE; lives as long as the settings */
-    int line, section; /* the line of its section; 0: it is before all sections */
+    int line, section; /* of ORIGIN_FILE: line of the setting, and of its section (0: none) */
     bool behind_name;  /* of ORIGIN_COMMAND_LINE: the option follows NAME */
 };
 
@@ -124,7 +124,8 @@ struct settings {
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
 
-/* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by the source of the setting. */
+/* The result for a wrong setting: SETTINGS_BAD_USAGE for one of the command line, or for a default;
+ * SETTINGS_BAD_CONFIG for one from another source. */
 enum settings_result origin_result(struct origin origin);
 
 /* "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns text. */
@@ -142,13 +143,13 @@ const struct setting *setting_in_force(const struct settings *settings, enum opt
 #define CONFIG_SYSTEM_GLOB CONFIG_SYSTEM_FILE ".d/*.conf"
 
 /* The places in which this option can be set, the strongest first: "DLOCK_REDIS,
- * /home/a/.config/dlock/dlock.conf, " and the two above. Returns text. */
+ * /home/a/.config/dlock/dlock.conf, " and the two for all users (above). Returns text. */
 #define CONFIG_PLACES_SIZE 1024
 char *config_places(const struct settings *settings, enum option_id id,
                     char text[CONFIG_PLACES_SIZE]);
 
-/* Calls visit for each DLOCK_* variable that is neither a setting nor set by dlock for commands,
- * with the settings that may be meant ("DLOCK_WAIT"; NULL: none resembles it). */
+/* Calls visit for each DLOCK_* variable that dlock does not know. `near` names the settings that
+ * may be meant ("DLOCK_WAIT"; NULL: none resembles the variable). */
 void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
                               void *data);
 
@@ -162,7 +163,7 @@ struct options {
     enum option_action action;
     pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent process */
     const char *name;          /* NULL if the action needs none; of ACTION_LIST: the pattern */
-    char **more_names;         /* of ACTION_STATUS, after `name`: NULL-terminated; NULL: none */
+    char **more_names;         /* further names of ACTION_STATUS, NULL-terminated; NULL: none */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     enum lock_mode mode;
@@ -170,17 +171,17 @@ struct options {
     bool waits_forever;
     bool nonblock; /* -n; a later --wait overrides it */
     int conflict_status;
-    struct duration wait; /* if not waits_forever; zero, or with nonblock: do not wait */
+    struct duration wait; /* if not waits_forever; zero (as with nonblock): do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
     struct duration pause;         /* of ACTION_PAUSE */
     const char *message;           /* NULL: none */
-    struct duration once_per;      /* 0: as often as requested */
-    struct duration remember;      /* 0: nothing */
+    struct duration once_per;      /* 0: run as often as requested */
+    struct duration remember;      /* 0: remember nothing */
     struct duration ran_within;    /* of ACTION_RAN_WITHIN */
     int exit_status;               /* of ACTION_RELEASE; -1: not known */
     bool all;                      /* of ACTION_LIST */
-    const char *owner;             /* NULL: a fresh token, or the token of the action's lock */
+    const char *owner;             /* NULL: a fresh token, or that of the lock found */
     const char *owner_file;        /* NULL: none */
     const char *scope;             /* NULL: none */
     const char *prefix;
@@ -191,12 +192,12 @@ struct options {
     const char *password_file;                     /* NULL: none */
     const char *sentinel_password_file;            /* NULL: none */
     int wait_replicas;
-    const char *redis; /* URL; NULL: none configured */
+    const char *redis; /* URLs, with spaces between them; NULL: none is configured */
     const char *lock_dir, *lock_file;
     enum backend_choice backend;
     enum on_degraded on_degraded;
     struct duration connect_timeout, retry_for;
-    struct duration grace; /* < ttl; negative: not given, lease_grace() */
+    struct duration grace; /* < ttl; negative: not given (lease_grace() has the default) */
     int stop_signal;
     int fallback_to_file, warn_on_expire; /* 1: --fallback=file, --on-expire=warn */
     bool tree, heartbeat;
@@ -207,26 +208,27 @@ struct options {
 
     struct origin origins[OPTION_COUNT];
     bool unset[OPTION_COUNT]; /* --no-OPTION on the command line: no other source counts */
-    struct settings settings; /* owns the texts that the above point to */
+    struct settings settings; /* owns the texts that the members above point to */
 };
 
-/* Reads command line, environment and configuration files into *options (precedence in this order).
- * Checks each value, and that they agree. On failure *why names the setting and its source, and
- * says what would be valid. options_free() in every case. */
+/* Reads the command line, the environment and the configuration files into *options; the command
+ * line is the strongest of them, the files are the weakest. Checks each value, and that the values
+ * agree. On failure *why names the setting and its source, and says what would be valid. Call
+ * options_free() in every case. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why);
 void options_free(struct options *options);
 
-/* Makes the options for a lock that this process runs under. The lock's line of DLOCK_HELD names
- * the store in `length` bytes (config/held_store.c; 0: no store). Precedence: the command line,
- * then that store, then the other sources. options_under_free() in every case, before
+/* Makes the options for a lock that this process runs under. `store` (`length` bytes; 0: no store)
+ * are the settings of its store in its line of DLOCK_HELD (config/held_store.c). They are stronger
+ * than all other sources but the command line. Call options_under_free() in every case, before
  * options_free(). */
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why);
 void options_under_free(struct options **made);
 
-/* Makes the options for one of options->more_names, which other sections of the configuration files
- * may match. Otherwise the same as options_read(). Call options_under_free() as above. */
+/* Makes the options for one of options->more_names: other sections of the configuration files may
+ * match that name. Otherwise the same as options_read(). Call options_under_free() as above. */
 enum settings_result options_of_name(struct options **made, const struct options *options,
                                      const char *name, struct errmsg *why);
 
@@ -237,8 +239,8 @@ enum settings_result options_of_name(struct options **made, const struct options
 enum option_id options_store_choice(const struct options *options);
 
 /* Calls visit for each setting of a file or a variable that has no effect on the action; `why` is a
- * whole sentence. `grave`: it shows that a password goes over the network in plain text although
- * TLS was intended. */
+ * whole sentence. `grave`: the setting shows that TLS was intended, but a password goes over the
+ * network in plain text. */
 void options_unused(const struct options *options,
                     void (*visit)(enum option_id id, const char *why, bool grave, void *data),
                     void *data);
@@ -247,8 +249,8 @@ void options_unused(const struct options *options,
 
 /* The first word of a lock's line in DLOCK_HELD has the settings that determine the lock's store
  * and key: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%' and two
- * digits for other bytes. The word has no passwords, and paths are absolute. A setting that the
- * word does not name has its default. */
+ * hexadecimal digits for bytes that would end a value. The word has no passwords, and paths are
+ * absolute. A setting that the word does not name has its default. */
 
 /* Returns the whole word for a lock in the store of this kind that these settings select; lock_dir
  * is the lock directory in use, NULL: none. The caller frees the word. NULL: memory is short. */
@@ -260,11 +262,12 @@ char *held_store_format(const struct settings *settings, const char *kind, const
  * meant. Adds nothing if there is no guess. */
 void hints_not_a_command(const struct options *options, struct errmsg *why);
 
-/* Adds to *why, which refuses an option, that NAME may be the command, if the option was set
- * after NAME. */
+/* If the option that *why refuses was set after NAME, adds to *why that NAME may be the command.
+ * `origin` is that of the option. */
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why);
 
-/* True if NAME is the path of a file that flock(1) would lock, and dlock does not. */
+/* True if NAME is the path of an existing file: flock(1) would lock that file, while dlock locks
+ * only the name. */
 bool hints_name_is_file(const struct options *options);
 
 #endif

@@ -6,8 +6,8 @@
 
 /* --- values ------------------------------------------------------------- */
 
-/* Refuses relative paths in files and variables. These apply in many directories, and in each the
- * path would name another lock. */
+/* Refuses a relative path of a lock in a file or a variable: such a setting applies in many working
+ * directories, and in each of them the path would name another lock. */
 static bool is_one_place(const struct setting *setting, struct errmsg *why)
 {
     bool is_place = setting->id == OPT_LOCK_DIR || setting->id == OPT_LOCK_FILE;
@@ -70,8 +70,8 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
-/* Moves the further names, which start at argv[at], next to each other. Options may come between
- * them until a "--"; is_over: the "--" is already past. */
+/* Moves the further names of --status, which start at argv[at], next to each other. Options may
+ * stand between them, up to a "--". `is_over`: that "--" comes before argv[at]. */
 static enum settings_result read_more_names(struct options *options, int argc, char **argv, int at,
                                             bool is_over, struct errmsg *why)
 {
@@ -97,7 +97,8 @@ static enum settings_result refuse_name(struct options *options, const char *nam
     return SETTINGS_BAD_USAGE;
 }
 
-/* [OPTIONS] --lock-file=PATH [--] COMMAND... : argv[word] is the first word after the options. */
+/* [OPTIONS] --lock-file=PATH [--] COMMAND... : argv[word] is the first word after the options;
+ * `is_over`: it follows a "--". */
 static enum settings_result read_words_of_lock_file(struct options *options, int word, char **argv,
                                                     bool is_over, struct errmsg *why)
 {
@@ -108,7 +109,7 @@ static enum settings_result read_words_of_lock_file(struct options *options, int
     return SETTINGS_OK;
 }
 
-/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME between them. After a
+/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two groups of options, with NAME between them. After a
  * "--" before NAME there are no more options. */
 static enum settings_result read_words(struct options *options, int argc, char **argv,
                                        struct errmsg *why)
@@ -150,8 +151,8 @@ static bool only_prints(enum option_action action)
     return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
-/* Only the command line can name an action. --help and the like must work even
- * if something else is wrong. */
+/* Sets options->action; only the command line can name an action. --help, --usage and --version
+ * must work even if something else is wrong. */
 static enum settings_result choose_action(struct options *options, struct errmsg *why)
 {
     const struct setting *chosen = NULL;
@@ -177,7 +178,7 @@ static enum settings_result choose_action(struct options *options, struct errmsg
     return result;
 }
 
-/* True if the words request JSON; for a command line that could not be read to its end. */
+/* True if the words request JSON; used for a command line that could not be read to its end. */
 static bool asks_for_json(char **argv)
 {
     for (char **word = argv + 1; *word != NULL && strcmp(*word, "--") != 0; word++)
@@ -211,7 +212,7 @@ static enum settings_result read_command_line(struct options *options, int argc,
 /* --- all sources --------------------------------------------------------- */
 
 /* The command line is read first, because its NAME chooses the sections of the files, but its
- * settings come last, because they are the strongest. */
+ * settings are added last, because the last setting of an option counts. */
 static enum settings_result read_the_rest(struct options *options, struct errmsg *why)
 {
     struct settings command_line = options->settings;
@@ -232,8 +233,8 @@ static enum settings_result apply_and_validate(struct options *options, struct e
     return result == SETTINGS_OK ? validate_options(options, why) : result;
 }
 
-/* A failure is reported in the form that DLOCK_JSON requests, even if dlock has not read the
- * environment yet. */
+/* A failure is reported in the form that DLOCK_JSON requests, even if it occurs before dlock reads
+ * the environment. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why)
 {
@@ -255,7 +256,7 @@ enum settings_result options_read(struct options *options, int argc, char **argv
     return result;
 }
 
-/* Precedence: the command line, then DLOCK_HELD, then the rest. */
+/* Precedence: the command line, then DLOCK_HELD, then the other sources. */
 static enum settings_result add_settings_under(struct settings *under,
                                                const struct options *options, const char *store,
                                                size_t length)
@@ -277,7 +278,8 @@ static enum settings_result add_settings_under(struct settings *under,
     return added ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 }
 
-/* NULL with *why set: memory is short. */
+/* Makes options with default values, for the same action and command. NULL with *why set: memory is
+ * short. */
 static struct options *make_options(const struct options *options, const char *name,
                                     struct errmsg *why)
 {

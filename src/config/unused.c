@@ -14,7 +14,7 @@ bool option_used_by(enum option_id id, enum option_action action)
     return (option_rows[id].actions & (1u << action)) != 0;
 }
 
-/* "--acquire, --extend and --release" */
+/* The actions that use the option: "--acquire, --extend and --release". */
 static const char *name_users(enum option_id id, char *text, size_t size)
 {
     const char *last = NULL;
@@ -73,7 +73,8 @@ static unsigned when_of_redis(const struct redis_urls *urls)
     return when;
 }
 
-/* A URL that cannot be parsed is reported when the store is opened. */
+/* The circumstances that depend on the store. A URL that cannot be parsed is reported when the
+ * store is opened, so here it counts as any kind of URL. */
 static unsigned when_of_store(const struct options *options, enum option_id chosen_by)
 {
     if (chosen_by != OPT_REDIS)
@@ -173,8 +174,9 @@ static bool is_off(enum option_id id, const char *text)
     return can_be && means_off(text);
 }
 
-/* True if the option can affect the action's lock. --print-config and --current only show settings,
- * and without a name, --extend and --release take the store from DLOCK_HELD. */
+/* True if the option can affect the action's lock. --print-config and --current have no such lock.
+ * Without a name, --extend and --release take the store from DLOCK_HELD. Another mode overrides
+ * --slots. */
 static bool decides(const struct options *options, enum option_id id)
 {
     bool by_held = options->name == NULL &&
@@ -184,7 +186,8 @@ static bool decides(const struct options *options, enum option_id id)
            options->action != ACTION_CURRENT && !by_held && !overridden;
 }
 
-/* True if dlock runs under another lock, and so may use that lock's store, of any kind. */
+/* True if dlock runs under another lock, and so may use the store of that lock, which may be of any
+ * kind. */
 static bool is_under_lock(void)
 {
     const char *held = getenv("DLOCK_HELD");

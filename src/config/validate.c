@@ -56,7 +56,7 @@ enum settings_result validate_words(const struct options *options, struct errmsg
     return SETTINGS_BAD_USAGE;
 }
 
-/* Reports a conflict; `id` is the option that must change. */
+/* Reports that options contradict each other; `id` is the option that must change. */
 static enum settings_result disagree(const struct options *options, enum option_id id,
                                      const char *text, struct errmsg *why)
 {
@@ -83,9 +83,9 @@ static enum settings_result check_lock_file(const struct options *options, struc
     return SETTINGS_OK;
 }
 
-/* True if a secret is configured but not used: names that the user wants to hide would be
- * guessable. Overriding a secret from a weaker source is intentional, and within one file the
- * sections decide. */
+/* True if a secret is configured but --hash keeps it from being used: names that the user wants to
+ * hide would be guessable. If --hash comes from a stronger source than the secret, that is
+ * intentional. If both come from files, their sections decide. */
 static bool passes_over_secret(const struct options *options)
 {
     enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind;
@@ -94,8 +94,9 @@ static bool passes_over_secret(const struct options *options)
            secret != ORIGIN_FILE;
 }
 
-/* For these actions 0 means that the lock is held (or free), so a script would continue. A 0 in a
- * file is meant for commands that should not run. */
+/* Refuses --conflict-exit-code=0 for the actions whose status 0 means that the lock was acquired
+ * (or is free): a script would continue after a conflict. A 0 in a file or a variable is meant for
+ * commands that should not run then, so these actions use the default instead. */
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||

@@ -19,7 +19,7 @@ struct value {
     struct errmsg *why;
 };
 
-/* Returns false, so that a reader can return the result. */
+/* Sets *why. Returns false, so that the reader of a value can return the result. */
 __attribute__((format(printf, 2, 3))) static bool refuse(const struct value *value,
                                                          const char *format, ...)
 {
@@ -90,7 +90,7 @@ static bool quiet(const struct value *value)
     return true;
 }
 
-/* Both options are flock(1)'s. */
+/* Refuses an option of flock(1), as unlock() below does, and says why dlock does not have it. */
 static bool no_fork(const struct value *value)
 {
     errmsg_set(value->why, "dlock must keep running to watch the lease, to stop the command when "
@@ -314,7 +314,7 @@ static bool prefix(const struct value *value)
 _Static_assert((int)ACTION_PRINT_CONFIG < 30, "the actions fit into the bits of one number");
 
 const struct option_row option_rows[OPTION_COUNT] = {
-    [OPT_NONE] = {.name = "", .takes_name = NAME_NEEDED}, /* to run a command */
+    [OPT_NONE] = {.name = "", .takes_name = NAME_NEEDED}, /* no action: dlock runs a command */
 #include "config/option_rows.h"
 };
 

@@ -15,12 +15,13 @@ enum finding_result {
     FINDING_FAIL, /* a lock cannot be acquired here, or cannot be trusted */
 };
 
-/* A lock can be acquired, but must not be trusted; no exit status of a run means that. */
+/* The exit status if a lock can be acquired, but must not be trusted. No exit status of a run means
+ * that. */
 enum { FINDING_UNTRUSTED = 1 };
 
 struct finding {
     enum finding_result result;
-    int status; /* of FINDING_FAIL: that of a run, or FINDING_UNTRUSTED */
+    int status; /* exit status for FINDING_FAIL: as of a run, or FINDING_UNTRUSTED */
     const char *section;
     char *subject, *name, *found;
     const char *advice; /* NULL: none */
@@ -63,8 +64,8 @@ bool findings_served(struct findings *findings, enum lock_result result, const c
  * has one; otherwise FINDING_UNTRUSTED. */
 int findings_status(const struct findings *findings);
 
-/* On stdout. `terse`: only warnings and failures. Counts columns by the locale that setlocale(3)
- * has set. */
+/* Prints the findings on stdout. `terse`: only warnings and failures. Counts columns by the locale
+ * that setlocale(3) has set. */
 void findings_print(const struct findings *findings, bool terse);
 void findings_print_json(const struct findings *findings);
 

@@ -1,4 +1,4 @@
-/* Shared by the files of doctor/: one server under --doctor, and its checks. */
+/* Shared by the files of doctor/: a Redis server that --doctor examines, and the checks of it. */
 #ifndef DLOCK_DOCTOR_DOCTOR_INT_H
 #define DLOCK_DOCTOR_DOCTOR_INT_H
 
@@ -39,8 +39,8 @@ bool server_ask(struct server *server, const struct redis_command *command, redi
 bool server_check_info(struct server *server);
 
 /* doctor/redis_access.c: checks that the user may run what the scripts run, and may subscribe.
- * Leaves nothing in the store, if that is permitted. Afterwards the connection is subscribed.
- * False: the connection is gone, or the user may not take a lock. */
+ * Leaves nothing in the store, if that is permitted. Call this last: the connection may then be in
+ * tracking mode. False: the connection is gone, or the user may not take a lock. */
 bool server_check_access(struct server *server);
 
 #endif

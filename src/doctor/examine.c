@@ -21,7 +21,7 @@ static bool unusable(struct findings *findings, int error)
     return false;
 }
 
-/* Only a doubtful file system needs a row. */
+/* Adds a row only if the file system is doubtful, or unknown. */
 static bool check_file_system(int fd, struct findings *findings)
 {
     struct fs_type type;
@@ -42,7 +42,8 @@ static bool check_file_system(int fd, struct findings *findings)
     return true;
 }
 
-/* store/file/dir.c has refused directories that others could tamper with. */
+/* Examines a lock directory. store/file/dir.c has already refused directories that others could
+ * tamper with. */
 static bool examine_directory(const char *path, struct findings *findings)
 {
     struct stat status;
@@ -101,8 +102,8 @@ static bool has_failed(const struct findings *findings, size_t from)
     return false;
 }
 
-/* One server after the other, so that the rows keep their order. A problem of a minority is only a
- * warning. */
+/* Examines one server after the other, so that the rows keep their order. A problem of a minority
+ * of the servers is only a warning. */
 static bool examine_quorum(struct backend *quorum, const struct lock_request *request,
                            struct findings *findings, struct bound bound)
 {
@@ -133,7 +134,7 @@ static bool examine_quorum(struct backend *quorum, const struct lock_request *re
 
 /* --- all of them --------------------------------------------------------- */
 
-/* Files remember nothing that must be removed. */
+/* Only for Redis: lock files remember nothing that must be removed. */
 void doctor_forget(struct backend *store, const char *key, struct bound bound)
 {
     struct backend *member = quorum_backend_member(store, 0);

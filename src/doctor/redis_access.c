@@ -1,7 +1,7 @@
-/* Checks that the user may do what the scripts do. ACL DRYRUN would report that, but is for
- * administrators. So dlock sends each command, on keys that are otherwise unused and that expire by
- * themselves if they cannot be deleted. The error then names the refused command, which an error
- * inside a script does not. */
+/* Checks that the user of the connection may run the commands of dlock's scripts. ACL DRYRUN would
+ * report that, but is for administrators. So dlock sends each command, on keys that are otherwise
+ * unused and that expire by themselves if they cannot be deleted. The error then names the refused
+ * command, which an error inside a script does not. */
 #include "doctor/doctor_int.h"
 
 #include "store/redis/redis_int.h"
@@ -20,7 +20,7 @@ static const char blocked[] =
 
 static const struct {
     const char *name, *lost, *advice;
-    enum finding_result result; /* if it is refused */
+    enum finding_result result; /* if one of the commands is refused */
 } purposes[PURPOSES] = {
     [TAKING] = {"acquire, release", "no lock can be acquired", denied, FINDING_FAIL},
     [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
@@ -38,7 +38,7 @@ static const struct {
 struct
 try {
     enum purpose purpose;
-    const char *words[10]; /* up to NULL */
+    const char *words[10]; /* NULL after the last one */
 };
 
 static const struct try acting[] = {
@@ -82,7 +82,7 @@ static const struct try acting[] = {
     {TAKING, {"DEL", "\1", "\2", "\3", "\4", "\5", "\6", "\7", "\10"}},
 };
 
-/* A proxy may close the connection instead of refusing one of these. */
+/* A proxy may close the connection instead of refusing one of these commands. */
 static const struct try listening[] = {
     {CALLING, {"PUBLISH", "\11", "doctor"}},
     {CALLING, {"PUBSUB", "NUMSUB", "\11"}},
@@ -100,7 +100,7 @@ static const struct try listening[] = {
 };
 enum { LISTENING = sizeof listening / sizeof *listening, TRIES = sizeof acting / sizeof *acting };
 
-/* The permissions missing for a purpose: the first error, and how many. */
+/* What is refused for a purpose: the first error, and the number of commands. */
 struct verdict {
     char first[400];
     int refused;
@@ -108,9 +108,9 @@ struct verdict {
     enum lock_result result;
 };
 
-/* Too much for a stack. */
+/* Allocated, because it is too large for a stack. */
 struct tries {
-    char keys[REDIS_COMPANIONS + 2][COMPANION_SIZE]; /* and the channel */
+    char keys[REDIS_COMPANIONS + 2][COMPANION_SIZE]; /* the last one is the channel */
     struct redis_command commands[TRIES];
     redisReply *replies[TRIES];
     struct verdict verdicts[PURPOSES];
@@ -184,7 +184,7 @@ static bool try_acting(struct server *server, struct tries *tries)
     return findings_served(server->findings, result, NULL, &why);
 }
 
-/* The command that --list sends to a Cluster, and that other servers do not know. */
+/* Tries CLUSTER SLOTS, which --list sends to a Cluster, and which other servers do not know. */
 static bool try_slots(struct server *server, struct tries *tries)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
@@ -198,7 +198,8 @@ static bool try_slots(struct server *server, struct tries *tries)
     return true;
 }
 
-/* Without these commands a lock can still be acquired. */
+/* If the connection breaks, this counts as a refusal of these commands, without which a lock can
+ * still be acquired. */
 static bool try_listening(struct server *server, struct tries *tries)
 {
     static const enum purpose lost[] = {CALLING, TRACKING};

@@ -52,7 +52,7 @@ static void version(const struct facts *facts, struct findings *findings)
 {
     static const struct {
         const char *field, *name;
-        bool tried; /* dlock is made for it */
+        bool tried; /* dlock is tested with this server */
     } kinds[] = {
         {"valkey_version", "Valkey", true},
         {"dragonfly_version", "Dragonfly", false},
@@ -118,7 +118,7 @@ static void mode(const struct facts *facts, struct findings *findings)
 
 /* --- whether locks stay -------------------------------------------------- */
 
-/* volatile-* is no better than allkeys-*: every lock has an expiry. */
+/* The volatile-* policies are no better than allkeys-*: every lock has an expiry. */
 static void eviction(const struct facts *facts, struct findings *findings)
 {
     static const char advice[] =
@@ -180,7 +180,7 @@ static void persistence(const struct facts *facts, struct findings *findings)
                                                : "");
 }
 
-/* The check has the same name as its field. */
+/* The name of the check is also the name of the field in INFO. */
 static void last_write(const struct facts *facts, struct findings *findings)
 {
     char last[FIELD_SIZE];
@@ -190,7 +190,7 @@ static void last_write(const struct facts *facts, struct findings *findings)
                       last);
 }
 
-/* slave0:ip=...,port=...,state=online,... */
+/* Counts the lines of INFO such as "slave0:ip=...,port=...,state=online,...". */
 static int online_replicas(const char *info)
 {
     enum { REPLICAS_MOST = 100 };

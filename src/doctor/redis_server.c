@@ -39,7 +39,7 @@ static void format_addresses(const struct addresses *addresses, char *text, size
     }
 }
 
-/* If there are several hosts, one that cannot be looked up is only a warning. */
+/* If the URL has several hosts, one that cannot be looked up is only a warning. */
 static bool check_name(const struct server *server, const struct redis_endpoint *host)
 {
     static const char advice[] = "use a name that DNS or hosts(5) knows";
@@ -147,7 +147,7 @@ static bool connect_to(struct server *server)
     char time[FINDINGS_TIME_SIZE];
     enum lock_result result = LOCK_OK;
 
-    if (conn->at.path[0] == '\0') /* now, because it is not part of the measured time */
+    if (conn->at.path[0] == '\0') /* looked up now: not part of the measured time */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
     conn->look_up = server->bound.until;
     struct deadline start = deadline_now();
@@ -211,8 +211,9 @@ static bool check_tls(struct server *server)
     return true;
 }
 
-/* The first call of the connection, which also judges the greeting. A proxy may hang up at the
- * greeting: then dlock repeats the call, without the client's name. */
+/* Sends the first command of the connection; its result also judges the greeting, which is sent
+ * along. A proxy may hang up at the greeting: then dlock repeats the command, without the client's
+ * name. */
 static bool log_in(struct server *server)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");
@@ -262,7 +263,7 @@ static int compare_durations(const void *a, const void *b)
 static bool check_latency(struct server *server)
 {
     const struct redis_command command = redis_words("TIME");
-    struct duration took[PINGS] = {{0}}; /* by each call */
+    struct duration took[PINGS] = {{0}}; /* the time of each call */
     struct deadline enough = deadline_after(DURATION_S(1));
     int count = 0;
     while (count < PINGS && (count == 0 || !deadline_passed(enough))) {

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the store may take to send a notice, and to be cleaned up. */
+/* How long the store may take to send a notice, and how long it may take to clean it up. */
 static const struct duration notice_limit = {500 * NS_PER_MS}, clean_limit = {2 * NS_PER_S};
 
 /* If a proxy closes the connection of a subscriber, dlock makes a few tries before it stops
- * requesting a subscription, as for watches and waiters. */
+ * requesting a subscription, just as it does for real watches and waiters. */
 enum { TRIES = 4 };
 
-/* The holder or the waiter. */
+/* The holder or the waiter of the trial, with its own backend. */
 struct party {
     struct backend *backend;
     struct lock_request request;
@@ -239,7 +239,7 @@ static enum lock_result force(struct trial *trial, struct errmsg *why)
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* Each step needs the one before. If a step returns LOCK_OK without adding a row, its row is the
+/* Each step needs the one before. If a step returns LOCK_OK without adding a row, its row shows the
  * time that it took. If the lock is not in the state that the step needs, the store cannot be
  * trusted. */
 static const struct {
@@ -276,7 +276,7 @@ static bool run_step(struct trial *trial, size_t i)
     return result == LOCK_OK;
 }
 
-/* Releases what the party holds, or may hold without knowing it. */
+/* Releases the lock if the party holds it, or may hold it without knowing. */
 static void give_back(struct party *party, struct bound bound)
 {
     struct backend *backend = party->backend;
@@ -294,7 +294,8 @@ static void clean(struct trial *trial)
     struct bound bound = {deadline_after(clean_limit), -1};
     give_back(&trial->waiter, bound);
     give_back(&trial->holder, bound);
-    /* If one address leads to two servers, each remembers something. */
+    /* Both parties, because one address may lead to two servers, and each server then remembers
+     * something. */
     doctor_forget(trial->waiter.backend, trial->waiter.request.key, bound);
     doctor_forget(trial->holder.backend, trial->holder.request.key, bound);
 }
@@ -313,7 +314,7 @@ void doctor_trial(struct backend *holder, struct backend *waiter,
     trial->bound = bound;
     party_init(&trial->holder, holder, request);
     party_init(&trial->waiter, waiter, request);
-    /* so that it looks like another process, if a store looks for this one */
+    /* so that the waiter looks like another process to a store that compares processes */
     trial->waiter.request.self.pid_start++;
 
     size_t done = 0;

@@ -189,7 +189,7 @@ bool field_set(const struct field *field, void *object, const char *value)
     return true;
 }
 
-/* Returns the value as text, which may be in `room`; "" for none. */
+/* Returns the value as text, which may be in `room`; "" if the field has no value. */
 static const char *value_of(const struct field *field, const void *object, char room[RUN_END_SIZE])
 {
     const void *at = (const char *)object + field->offset;

@@ -30,14 +30,14 @@ enum field_kind {
     FIELD_LENGTH,   /* int64_t, milliseconds; null in JSON if unknown */
     FIELD_TIME,     /* int64_t, the wall clock in ms; none: 0 */
     FIELD_DURATION, /* struct duration, in whole ms: 0 if unknown */
-    FIELD_DEADLINE, /* struct deadline, as ns of the boot clock of the first time namespace */
+    FIELD_DEADLINE, /* struct deadline, in ns, by the boot clock of the first time namespace */
 };
 
 struct field {
     const char *name; /* in lines */
     const char *json; /* name of the JSON member; NULL: not in JSON */
     enum field_kind kind;
-    int64_t none; /* for numbers: the lowest one, which means "unknown" */
+    int64_t none; /* for numbers: the lowest valid one, which means "unknown" */
     size_t offset, size;
 };
 
@@ -91,7 +91,7 @@ size_t fields_write_row(const struct fields *fields, const void *object, char *t
  * cleared. */
 bool fields_read_row(const struct fields *fields, void *object, const char *text);
 
-/* Writes the members that have a name in JSON; a value of none becomes null. */
+/* Writes the members that have a name in JSON; a value that is `none` becomes null. */
 void fields_json(const struct fields *fields, const void *object, struct json *json);
 
 #endif

@@ -1,5 +1,6 @@
-/* The number of the format in which all stores write: each lock's {K}:meta, the records of waiters
- * and of holders that share a lock, lock files, and the table beside them.
+/* The number of the format in which all stores write. In Redis: the key {K}:meta of each lock
+ * K, and the records of waiters and of holders that share a lock. In files: lock files, and the
+ * table beside them.
  *
  * A dlock reads all formats up to its own. When it acquires a free lock, it writes in its own
  * format; older waiters are refused from then on. While the lock is held, other processes that

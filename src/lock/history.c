@@ -9,7 +9,8 @@
 
 /* --- the text ------------------------------------------------------------ */
 
-/* The length of the first `most` rows that fit into `room` bytes. */
+/* How many bytes the first rows of the text have: at most `most` rows, and only whole rows that fit
+ * into `room` bytes. */
 static size_t rows_within(const char *text, int most, size_t room)
 {
     size_t length = 0;

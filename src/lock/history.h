@@ -46,8 +46,9 @@ enum { ESTIMATE_LEAST = 5 };
 
 /* Estimates a run that began at since_ms and is still running at now_ms (wall clock; since_ms 0:
  * unknown). The run is expected to last as long as the median or, once it has lasted longer than
- * that, as long as p90. `ahead` is the number of waiters in front. Each of them is expected to hold
- * the lock alone for a median; -1: unknown, or some will share it. */
+ * that, as long as p90. `ahead` is the number of waiters in front; -1: it is unknown, or some of
+ * them will share the lock. Each of them is expected to hold the lock alone for as long as the
+ * median. */
 struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
                                  int ahead);
 

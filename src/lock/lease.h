@@ -44,7 +44,7 @@ bool lock_mode_parse(const char *name, enum lock_mode *mode);
 enum refusal {
     REFUSED_HELD,   /* the lock is held, or --hold-at-least still keeps others out */
     REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
-    REFUSED_DONE,   /* a run succeeded within once_per: since_wall_ms and host are its own */
+    REFUSED_DONE,   /* a run succeeded within once_per: since_wall_ms and host are that run's */
 };
 
 /* The holder of a lock, for people to read and for records. All text in it is foreign if it comes
@@ -54,7 +54,7 @@ struct holder {
     bool expires;  /* true if `left` is known */
     bool shares;   /* the mode is not MODE_EXCLUSIVE: the lock may have several holders */
     bool detached; /* no process holds it: --acquire */
-    bool kept;     /* the holder has released or has ended: only --hold-at-least keeps others out */
+    bool kept;     /* released, or its holder has ended: only --hold-at-least keeps others out */
     enum refusal refusal;   /* why a request for the lock was refused */
     int ahead;              /* number of earlier waiters; -1: unknown */
     int slots, slots_taken; /* slots in all, and held; 0: the mode is not MODE_SLOTS */
@@ -133,12 +133,12 @@ struct duration lease_drift(struct duration ttl);
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
 
-/* How long before the end of a lease the worker is asked to stop: `given`, the value of --grace,
+/* How long before the end of a lease the command is asked to stop: `given`, the value of --grace,
  * or, if that is negative, a tenth of the lease as last set, at most 10 s. */
 struct duration lease_grace(struct duration set, struct duration given);
 
-/* True if `set` is about the TTL that the lease was acquired with: a check that came late reports
- * an extension as shorter. */
+/* True if `set` is about the TTL with which the lease was acquired. It need not be equal: a check
+ * that came late reports an extension as shorter. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
@@ -147,8 +147,8 @@ struct deadline lease_warning_time(const struct lease *lease, struct deadline de
 /* True if only the last tenth or less is left: too little to start a command with. */
 bool lease_as_good_as_over(const struct lease *lease);
 
-/* Adopts what a check reported. The check was sent at `before` and answered at `after`; the store
- * keeps the lock `left` longer, until end_ms on its own clock.
+/* Adopts what a check of the lease reported. The check was sent at `before` and answered at
+ * `after`; the store keeps the lock `left` longer, until end_ms on its own clock.
  *
  *   end_ms has changed   the lease was set to another length, which is adopted
  *   end_ms is the same   the lease was not set; if `left` differs, the store's clock was set:
@@ -193,7 +193,7 @@ enum process_life holder_life_held(const struct holder *holder);
 bool holder_is_process(const struct holder *holder, const struct holder *self);
 
 /* True if two stores report the same holder, even with little detail. The times of acquisition may
- * differ by the time between the holder's two takes. */
+ * differ by the time between the holder's two requests. */
 bool holder_is_same(const struct holder *a, const struct holder *b);
 
 #endif

@@ -74,7 +74,8 @@ void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)
     char digest_text[UUID_STR_LEN];
     uuid_generate_sha1(digest, *uuid_get_template("oid"), key, strlen(key));
     uuid_unparse_lower(digest, digest_text);
-    /* Cut at a whole character, so that the name stays UTF-8 and no escape is halved. */
+    /* Cuts the name only between characters, so that the name stays UTF-8, and never within an
+     * escape. */
     size_t head = LOCK_FILE_NAME_SIZE - sizeof suffix - UUID_STR_LEN - strlen(dot);
     while (head > 0 && ((unsigned char)coded[head] & 0xC0) == 0x80)
         head--;
@@ -148,7 +149,7 @@ bool token_valid(const char *token, struct errmsg *why)
             return false;
         }
     }
-    /* The value of the lock's key in Redis while several holders share the lock. */
+    /* The lock's key in Redis has this value while several holders share the lock. */
     static const char shared[] = "dlock:shared";
     if (strncmp(token, shared, strlen(shared)) == 0) {
         errmsg_set(why, "this text marks a shared lock and cannot be an owner token");

@@ -17,8 +17,8 @@ enum {
  * with *why set, a text that starts with `what` ("the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
-/* PREFIX + NAME. The key has room for both, because they have passed lock_name_valid() (the prefix
- * may be empty). */
+/* Makes the key: PREFIX + NAME. The key has room for both, because they have passed
+ * lock_name_valid() (the prefix may be empty). */
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
 /* The key of the lock's companion `part` ("meta"), which Redis Cluster puts into the same slot:

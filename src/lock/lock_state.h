@@ -49,13 +49,13 @@ struct lock_state {
     bool unusable; /* its keys are another program's: nothing else is known */
     int64_t newer; /* the format, if it is newer than ours: nothing else is known; otherwise 0 */
     bool locked;
-    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
+    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if free, or held by another client */
     int slots;                 /* of MODE_SLOTS, otherwise 0 */
     int waiters;               /* processes that wait for the lock; -1: unknown */
     struct lock_waiter *queue; /* the first waiters in order, as far as the store knows them */
     size_t queue_count;
     struct pause pause;
-    struct lock_owner *owners; /* none if it is free */
+    struct lock_owner *owners; /* none if the lock is free */
     size_t owner_count;
     int64_t last_fence;       /* fence of the last take; 0: unknown */
     int64_t released_wall_ms; /* time of the last release; 0: unknown */
@@ -73,7 +73,7 @@ void lock_forced(struct errmsg *why, const char *by);
 /* Makes room for `count` empty owners. False if memory is short. */
 bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 
-/* Frees what it points to. */
+/* Frees what the state points to, and resets the state. */
 void lock_state_free(struct lock_state *state);
 
 /* For lists, which also show locks that cannot be used or have a newer format: turns the failure of
@@ -86,7 +86,8 @@ struct listing {
     const char *prefix;  /* of the keys */
     const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */
     bool all;            /* also free locks that remember a run */
-    bool (*visit)(void *data, const struct lock_state *); /* called for each; false ends the list */
+    bool (*visit)(void *data,
+                  const struct lock_state *); /* called for each lock; false ends the list */
     void *data;
 };
 

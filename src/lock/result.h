@@ -36,8 +36,8 @@ static inline bool lock_is_past(enum lock_result result)
     return lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_ENDED;
 }
 
-/* Returns the exit status for a result other than LOCK_OK if no command ran.
- * LOCK_HELD gives STATUS_CONFLICT, before -E. */
+/* Returns the exit status for a result other than LOCK_OK if no command ran. LOCK_HELD gives
+ * STATUS_CONFLICT, which -E may replace later. */
 static inline enum exit_status status_of(enum lock_result result)
 {
     switch (result) {

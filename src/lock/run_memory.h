@@ -29,7 +29,7 @@ struct run_end {
 struct run_record {
     int64_t began_ms; /* wall clock */
     struct run_end end;
-    int64_t fence; /* of its take: a later run has a higher one; 0: unknown */
+    int64_t fence; /* of the take that began it: a later run has a higher one; 0: unknown */
     pid_t pid;
     char host[256];
     char user[64];
@@ -52,11 +52,11 @@ enum { HISTORY_MOST = 32, HISTORY_SIZE = HISTORY_MOST * 120 };
 /* How long the successes in the history took. */
 struct typical {
     int64_t median_ms, quarter_ms, three_quarters_ms, p90_ms, longest_ms;
-    int runs; /* how many they are; 0: nothing is known */
+    int runs; /* number of these successes; 0: nothing is known */
 };
 
 struct run_memory {
-    struct run_record last, success; /* RUN_NONE: none is known */
+    struct run_record last, success; /* end.how is RUN_NONE: none is known */
     int64_t failures;                /* consecutive; RUN_ENDED neither counts nor ends the series */
     int64_t runs, skipped;           /* since the last success */
     int64_t needed_until_ms; /* wall clock: --once-per needs the success until then; files only */
@@ -71,8 +71,8 @@ bool run_is_success(const struct run_end *end);
  * series of failures. */
 void run_memory_add(struct run_memory *memory, const struct run_record *run);
 
-/* For --once-per: true if the last success began less than `within` ago by the wall clock. If its
- * time is in the future, a clock is wrong; the distance from now counts then. */
+/* For --once-per: true if the last success began less than `within` ago by the wall clock. If that
+ * time is in the future, a clock is wrong; then its distance from now counts. */
 bool run_began_within(const struct run_memory *memory, struct duration within);
 
 /* Like run_began_within(), for --ran-within: the end of the last success counts. */

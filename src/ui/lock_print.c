@@ -77,7 +77,7 @@ static char *run_format(const struct run_record *run, char text[LOCK_TEXT_SIZE])
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 
-/* Prints two lines; none if no run is known. */
+/* Prints two lines about past runs; none if no run is known. */
 static void print_runs(const struct run_memory *memory)
 {
     char text[LOCK_TEXT_SIZE], span[SPAN_SIZE];
@@ -296,7 +296,7 @@ static void queue_json(struct json *json, const struct lock_state *state)
     json_end(json, ']');
 }
 
-/* The wait of a process that would join the queue now. */
+/* How long a process that joined the queue now would wait. */
 static void wait_json(struct json *json, const struct lock_state *state,
                       const struct typical *typical)
 {
@@ -345,7 +345,7 @@ void run_memory_json(struct json *json, const struct run_memory *memory)
     fields_json(&memory_fields, memory, json);
 }
 
-/* The details of the one holder of an exclusive lock also appear at the top level. */
+/* The details of the only holder of an exclusive lock also appear at the top level. */
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *scope,
                            const char *backend)
 {

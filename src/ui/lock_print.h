@@ -6,7 +6,7 @@
 #include "ui/table.h"
 #include "util/json.h"
 
-/* Enough for each of these texts. */
+/* Room for each of the texts below. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
 /* The NAME that the key has after the prefix and scope; the whole key if it does not begin with the

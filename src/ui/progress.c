@@ -85,8 +85,8 @@ void tty_line_clear(struct tty_line *line)
 static const struct duration shown_after = {300 * NS_PER_MS};
 static const struct duration logged_after = {NS_PER_S};
 
-/* The live line is redrawn at this interval if only the time has changed, and never at less than
- * the second interval. */
+/* The live line is redrawn at this interval if only the time has changed, and never more often than
+ * line_least allows. */
 static const struct duration line_interval = {NS_PER_S};
 static const struct duration line_least = {NS_PER_S / 4};
 
@@ -204,7 +204,7 @@ static void describe(const struct progress *view, const struct errmsg *why, cons
 
 /* --- showing --------------------------------------------------------------- */
 
-/* The next full interval of the wait. */
+/* When the wait will next have lasted a multiple of `interval`. */
 static struct deadline next_interval(const struct progress *view, struct duration interval)
 {
     struct duration waited = deadline_gap(view->start, deadline_now());
@@ -273,7 +273,7 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
         return view->next_look;
     say_once(view, why);
     view->said = *holder;
-    view->said.known = true; /* even if the lock is foreign */
+    view->said.known = true; /* even if nothing is known about the holder */
     return DEADLINE_NEVER;
 }
 

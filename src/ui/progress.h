@@ -17,8 +17,8 @@
  * above. The user's input, even ^C, appears over the line. A background job draws nothing. */
 
 struct tty_line {
-    bool ready; /* the locale is known */
-    int drawn;  /* how many columns of it are on the screen; 0: none */
+    bool ready; /* setlocale(3) has been called */
+    int drawn;  /* the width of the text on the screen, in columns; 0: no text */
 };
 
 /* The width of the terminal. */
@@ -27,8 +27,8 @@ int tty_line_columns(int fd);
 /* How many columns a text may have now. */
 int tty_line_room(void);
 
-/* Shows the text, which must fit in those columns. Never blocks: shows nothing if the terminal
- * takes no output now (Ctrl-S). */
+/* Shows the text, which must fit in tty_line_room() columns. Never blocks: shows nothing if the
+ * terminal takes no output now (Ctrl-S). */
 void tty_line_draw(struct tty_line *line, const char *text);
 
 /* Leaves the screen as if nothing had been drawn. */
@@ -51,10 +51,10 @@ struct progress {
     bool changed;       /* the facts have changed since they were last drawn */
     bool down;          /* the store cannot be reached; dlock retries until down_until */
     struct deadline down_until;
-    struct holder holder;   /* the holder when the store last answered */
-    int64_t until_ms;       /* when the lease ends, by the wall clock; 0: not by itself */
-    bool seems_dead;        /* its process was gone after the last answer */
-    enum process_life life; /* PROCESS_ENDED: a later answer of the store still names it */
+    struct holder holder; /* the holder when the store last answered */
+    int64_t until_ms;     /* when the lease ends, by the wall clock; 0: it does not end by itself */
+    bool seems_dead;      /* the holder's process was gone after the last answer */
+    enum process_life life; /* of the holder; PROCESS_ENDED: a later answer still names it */
 };
 
 /* Starts to show a wait. With `waits` false dlock asks for the lock only once. */

@@ -11,22 +11,22 @@
 
 /* The kinds of failure; report.c has their codes for --json. */
 enum failure {
-    FAIL_HELD,   /* and we do not wait */
-    FAIL_PAUSED, /* by --pause */
+    FAIL_HELD,   /* the lock is held, and dlock does not wait */
+    FAIL_PAUSED, /* the lock is paused */
     FAIL_TIMEOUT,
-    FAIL_DONE, /* by --once-per */
+    FAIL_DONE, /* a run succeeded within --once-per */
     FAIL_NOT_FOUND,
-    FAIL_MISMATCH, /* of the owner */
-    FAIL_RELEASED, /* before this release */
+    FAIL_MISMATCH, /* the lock is held under another token */
+    FAIL_RELEASED, /* the lock was released before */
     FAIL_LOST,
-    FAIL_UNAVAILABLE, /* the store */
+    FAIL_UNAVAILABLE, /* the store cannot be used now */
     FAIL_NOT_PERMITTED,
     FAIL_ARGUMENT,
     FAIL_CONFIG,
     FAIL_SYSTEM, /* the system refused, or an internal error */
 };
 
-/* The code for a result other than LOCK_OK. */
+/* The kind of failure for a result other than LOCK_OK. */
 enum failure failure_of(enum lock_result result);
 
 /* Reports the failure and returns `status`. With out->json prints an object on stdout. Otherwise
@@ -35,7 +35,8 @@ enum failure failure_of(enum lock_result result);
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,
                                                int status, const char *format, ...);
 
-/* Like fail(), for a result other than LOCK_OK that *why explains. Returns its exit status. */
+/* Like fail(), for a result other than LOCK_OK that *why explains. Returns the exit status for this
+ * result. */
 int fail_result(const struct messages *out, enum lock_result result, const struct errmsg *why);
 
 /* Call this after printing on stdout. Returns `status`; if the output could not be written, reports

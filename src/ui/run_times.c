@@ -98,7 +98,7 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
 
 /* --- past runs -------------------------------------------------------------- */
 
-/* How much later the last run began than the first one. */
+/* The time from the start of the first run to the start of the last one. */
 static int64_t span_ms(const struct history *history)
 {
     int64_t first = INT64_MAX, last = 0;
@@ -147,7 +147,7 @@ static void print_usual(FILE *to, const struct typical *typical)
         fprintf(to, " (half of them between %s and %s)", from, until);
 }
 
-/* ", longest 41m; with --ttl=1h the longest left 19m"; ", longest 50m, when dlock stopped it" */
+/* ", longest 41m; with --ttl=1h, 19m was left"; ", longest 50m, when dlock stopped it" */
 static void print_longest(FILE *to, const struct past_run *longest, struct duration ttl)
 {
     char took[DURATION_TEXT_SIZE], given[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE];
@@ -163,8 +163,8 @@ static void print_longest(FILE *to, const struct past_run *longest, struct durat
         fprintf(to, "; --ttl=%s is too short for the longest run", given);
 }
 
-/* The offset of this time from UTC: " +0100". It is in the heading, because a table of 40 columns has
- * no room for it in each row. */
+/* The offset of this time from UTC: " +0100". The offset is in the heading, because a table of 40
+ * columns has no room for it in each row. */
 static const char *offset_format(int64_t wall_ms, char text[TIME_SIZE])
 {
     wall_format_day(wall_ms, wall_ms, text, TIME_SIZE);
@@ -172,7 +172,8 @@ static const char *offset_format(int64_t wall_ms, char text[TIME_SIZE])
     return offset != NULL ? offset : "";
 }
 
-/* A start has its offset only if the heading has another one: the clocks were changed since. */
+/* Adds the row of a run. Its start has an offset from UTC only if the heading has another one: the
+ * clocks were changed since then. */
 static bool add_run(struct table *table, const struct past_run *run, const char *usual_offset,
                     int bar_columns)
 {
@@ -192,7 +193,8 @@ static bool add_run(struct table *table, const struct past_run *run, const char 
            table_add(table, bar);
 }
 
-/* The bars fill the space that the other columns leave, so the first of two rounds draws none. */
+/* The bars fill the space that the other columns leave, so the first of two rounds draws no bars,
+ * and only measures. */
 static bool print_runs(FILE *to, const struct history *history, int columns)
 {
     enum { HOST = 1, BAR = 4 };

@@ -27,16 +27,16 @@ struct estimate holder_estimate(const struct holder *holder, const struct typica
 const char *estimate_format(const struct estimate *estimate, const struct typical *typical,
                             int ahead, char text[RUN_TIMES_SIZE]);
 
-/* The object "typical"; null if no success is known. */
+/* Prints the member "typical": an object, or null if no success is known. */
 void typical_json(struct json *json, const struct typical *typical);
 
-/* "the longest of the last 32 runs took 41m; a TTL of 1h30m would have been enough", "the last run
- * was stopped after 50m; a TTL of 2h may be enough"; "" if no length is known, or if the longest
- * run had its lease extended. */
+/* "the longest of the last 32 runs took 41m; recommended TTL: 1h30m", "the last run was stopped
+ * after 50m; recommended TTL: at least 2h"; "" if no length is known, or if the longest run had its
+ * lease extended. */
 const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES_SIZE]);
 
-/* Prints a line for each run, at most `columns` wide, and how they compare with `ttl`. False if
- * memory is short. */
+/* Prints a line for each run, at most `columns` wide, and a summary that compares the runs with
+ * `ttl`. False if memory is short. */
 bool history_print(FILE *to, const struct history *history, struct duration ttl, int columns);
 
 /* Prints the same, as members of a JSON object. */

@@ -8,16 +8,18 @@
 
 enum { TABLE_COLUMNS_MOST = 6, TABLE_GAP = 2 };
 
-/* Starts with `titles`; the rest is empty. */
+/* The caller sets the titles and, if the table can be too wide, `shrinks` and `least`; the rest
+ * starts as {0}. */
 struct table {
     const char *titles[TABLE_COLUMNS_MOST]; /* NULL after the last one */
     int shrinks; /* the column that, like the last one, is cut if the table is too wide */
-    int least;   /* the least width, in columns, that these two share */
+    int least;   /* the least width that this column and the last one share */
     char **cells;
     size_t count, room;
 };
 
-/* Adds a copy of the next cell, whose foreign text is escaped. False if memory is short. */
+/* Adds a copy of the next cell, in which foreign text must already be escaped. False if memory is
+ * short. */
 bool table_add(struct table *table, const char *cell);
 
 /* Finds the width of each column, so that the table fits in `room` columns of the terminal (0: as

@@ -36,7 +36,7 @@ const char *holder_format(const struct holder *holder, const char *life,
 }
 
 /* The time is by the holder's clock: if it is in the future here, showing it would only confuse. A
- * record that could be read only in part may also have set it. */
+ * record that could be read only in part may also have set this time. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char time[40] = "";
@@ -94,7 +94,7 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 
 /* --- a wait -------------------------------------------------------------- */
 
-/* A longer part of a lock's name would only push the holder out of sight. */
+/* At most this much of a lock's name is shown: more would only push the holder out of sight. */
 enum { NAME_COLUMNS = 40 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct wait_text *text, const char *format,
@@ -235,7 +235,7 @@ void wait_text_estimate(struct wait_text *text, const struct holder *holder, int
 
     if (!estimate.known)
         return;
-    if (bar_columns > 0 && (estimate.longer || estimate.end_ms > 0)) /* not foreign: not escaped */
+    if (bar_columns > 0 && (estimate.longer || estimate.end_ms > 0)) /* a bar needs no escapes */
         snprintf(text->line + used, sizeof text->line - used, "%s ",
                  bar_format(bar_columns, lasted_ms, length_ms, bar));
     add(text, "%s; ", estimate_format(&estimate, typical, holder->ahead, usual));

@@ -35,7 +35,8 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 /* --- a wait, in one line; foreign text is escaped -------------------------
  *
  * "waiting 12s for NAME: usually 12m, about 4m left; held by ann@host (pid 12, backup) since
- * 02:59:58, until 03:59:58 at the latest; 3rd in line; message: ...; to release the lock now: ..." */
+ * 02:59:58, until 03:59:58 at the latest; 3rd in line; message: ...; to release the lock now:
+ * ..." */
 
 /* The lock that dlock waits for. */
 struct awaited_lock {
@@ -57,8 +58,8 @@ void wait_text_begin(struct wait_text *text, struct duration waited, const char 
 void wait_text_estimate(struct wait_text *text, const struct holder *holder, int bar_columns);
 
 /* Adds that the lock is held. until_ms is when the hold ends at the latest, by the wall clock of
- * this host (0: not by itself). If `life` says that the holder has ended, adds how to remove the
- * lock. */
+ * this host (0: it does not end by itself). If `life` says that the holder has ended, adds how to
+ * remove the lock. */
 void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms,
                       enum process_life life, const struct awaited_lock *lock);
 
