@@ -71,8 +71,8 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
 bool plan_acquisition(struct acquisition *lock, const struct options *options, struct messages *out,
                       const char *undone, const char *command, pid_t pid, int *status);
 
-/* Takes the lock with acquisition_take(): the lock in its store, which is opened for that, or the
- * one that an ancestor already holds. */
+/* Takes the lock with acquisition_take(). Opens its store before that, unless an ancestor already
+ * holds the lock. False: not taken, and *status is the exit status. */
 bool plan_take(struct acquisition *lock, const struct options *options, int *status);
 
 /* Allocates the state of an action, zeroed, because it is too large for a small stack (ulimit -s).

@@ -211,9 +211,9 @@ static bool check_tls(struct server *server)
     return true;
 }
 
-/* Sends the first command of the connection; its result also judges the greeting, which is sent
- * along. A proxy may hang up at the greeting: then dlock repeats the command, without the client's
- * name. */
+/* Sends the first command of the connection; its result also judges the greeting (such as AUTH and
+ * CLIENT SETNAME), which is sent before it. A proxy may hang up at the greeting: then dlock repeats
+ * the command, without the client's name. */
 static bool log_in(struct server *server)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");

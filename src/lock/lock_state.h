@@ -86,8 +86,7 @@ struct listing {
     const char *prefix;  /* of the keys */
     const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */
     bool all;            /* also free locks that remember a run */
-    bool (*visit)(void *data,
-                  const struct lock_state *); /* called for each lock; false ends the list */
+    bool (*visit)(void *data, const struct lock_state *); /* per lock; false: no further lock */
     void *data;
 };
 
