@@ -180,8 +180,9 @@ static void notice_exec(struct child *child)
 }
 
 /* A process that is killed during exec closes its descriptors before it can be reaped, as if exec
- * had succeeded; /proc shows that it has executed no program. The guard of --tree may have reaped
- * the command already, and be about to report how it ended. */
+ * had succeeded; /proc shows that it has executed no program. If the command is not in /proc any
+ * more, the guard of --tree may have reaped it, and be about to report how it ended: then this is
+ * not known yet. */
 bool child_judge_start(const struct child *child, bool *started)
 {
     struct proc_stat stat;
@@ -214,8 +215,8 @@ static void own_child_changed(struct child *child, int status)
     }
 }
 
-/* The order of the checks matters: if the command has just ended, and no debugger traces it, the
- * last check finds that it can be reaped. */
+/* The order of the checks matters: if the command ends during the checks, and no debugger traces
+ * it, the last check finds that it can be reaped, and child_reap() reaps it. */
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
@@ -303,8 +304,9 @@ void child_signal(const struct child *child, int number)
         kill(child->pid, number);
 }
 
-/* If /proc shows no process, signals at least our own child. A stop signal goes to the command,
- * because the guard blocks it. A guard that outlives its tree may hang, so SIGKILL ends it. */
+/* If /proc shows no process, signals at least our own child. That child may be the guard of --tree.
+ * The guard blocks a stop signal, so that goes to the command. SIGKILL goes to the guard, because a
+ * guard that outlives its tree may hang. */
 void child_signal_tree(struct child *child, int number, struct deadline until)
 {
     if (tree_signal(&child->tree, number, until).found > 0 || child->ended)

@@ -17,12 +17,12 @@
  * sends the signals that it passes on through the socket.
  *
  * Without --tree the guard runs beside the command. Init becomes the parent of a killed
- * dlock's descendants, and /proc no longer shows their descent. The guard recognizes a
- * process by one of two marks:
+ * dlock's descendants, and /proc no longer shows their descent. The guard recognizes such
+ * a descendant by one of two marks:
  *
- *   the guard has seen it below dlock: the guard looks from time to time, and remembers.
- *   its DLOCK_HELD begins with the command's, whose last line names this dlock's lock, and the
- *   process is no older than dlock.
+ *   the guard has seen the process below dlock: the guard looks from time to time, and remembers.
+ *   the DLOCK_HELD of the process begins with the command's DLOCK_HELD, whose last line names this
+ *   dlock's lock, and the process is no older than dlock.
  *
  * A process escapes if it has cleared its environment and was never seen, or if dlock is killed
  * before it has started the guard. The guard of --tree costs a run of `true` a third of its time;
@@ -33,9 +33,9 @@
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
  *   dlock is killed while it kills them -> the guard kills the processes that dlock has stopped.
  *   the command ends -> dlock dismisses the guard on the page, releases the lock, and only then
- *       kills the guard, whose end would take a processor from the server and the next waiter. A
- *       guard that outlived dlock would remain as a zombie in a container whose pid 1 does not
- *       reap.
+ *       kills the guard, because the guard's end takes processor time, which the server and the
+ *       next waiter need at that time. A guard that outlived dlock would remain as a zombie
+ *       in a container whose pid 1 does not reap.
  *   dlock is killed after it has dismissed the guard -> the guard ends, and kills nothing.
  *   the guard is killed -> dlock continues without it. */
 #include "process/process_int.h"
@@ -61,7 +61,7 @@ struct guard {
     struct tree tree; /* the processes that the guard kills */
     pid_t dlock;
     /* With --tree: */
-    int fd; /* to dlock */
+    int fd; /* the socket to dlock */
     pid_t command;
     struct guard_page *page;
     /* Without --tree: */
@@ -264,9 +264,10 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
     return getppid() == guard->dlock;
 }
 
-/* Adds the processes with the mark in their environment. This takes time, so kill_all() first kills
- * the processes that the guard has already seen. False if there is no /proc to search: otherwise
- * the guard would never end, and would keep a file lock forever. */
+/* Adds to the tree the processes whose DLOCK_HELD marks them as descendants of the command. This
+ * takes time, so kill_all() first kills the processes that the guard has already seen. False if
+ * there is no /proc to search: otherwise the guard would never end, and would keep a file lock
+ * forever. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

@@ -28,7 +28,7 @@ struct child {
     pid_t command;      /* the command's pid */
     int exec_fd;        /* readable when exec has ended; -1: dlock has noticed that */
     int guard_fd;       /* socket to the guard, readable when the guard has written; -1: none */
-    pid_t orphan_guard; /* -1: none */
+    pid_t orphan_guard; /* the guard beside the command; -1: none */
     struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
     struct tree tree;        /* our descendants, except children from before the command */
 
@@ -59,18 +59,18 @@ struct child {
  * started. */
 bool child_start(struct child *child, const struct command *plan, struct errmsg *why);
 
-/* Starts the guard that kills the command's descendants if dlock is killed, as far as the
- * guard can find them. Does nothing with --tree. `held` is the command's DLOCK_HELD. No other
- * thread may run yet. False with errno set: the caller may try again. */
+/* Starts the guard beside the command, which kills the command's descendants if dlock is killed, as
+ * far as the guard can find them. Does nothing with --tree. `held` is the command's DLOCK_HELD. No
+ * other thread may run yet. False with errno set: the caller may try again. */
 bool child_guard_orphans(struct child *child, const char *held);
 
 /* Reaps children that have ended (the command, adopted descendants), notices the end of exec, and
  * reads what the guard has written, within the limits of struct drain. Never waits. */
 void child_reap(struct child *child);
 
-/* False if exec has neither succeeded nor failed yet. Otherwise *started is true if child_reap()
- * has noticed that the command started; false if a signal has already ended the command, because
- * that may have happened during exec. */
+/* False if it is not known yet whether exec has succeeded. Otherwise *started says whether the
+ * command started, as far as child_reap() has noticed; it is false if a signal has already ended
+ * the command, because that may have happened during exec. */
 bool child_judge_start(const struct child *child, bool *started);
 
 /* Notices that the command has ended even if a debugger that traces it has yet to reap it. */
@@ -91,8 +91,8 @@ bool child_pass_signals_on(struct child *child);
  * continued. So the shell sees a stopped job, and fg continues it. */
 void child_stop_with_command(struct child *child);
 
-/* From now on the guard beside the command kills nothing: processes that are left are meant to stay.
- * The guard ends with dlock, or in child_close(). */
+/* From now on the guard beside the command kills nothing: processes that the command has left are
+ * meant to stay. The guard ends with dlock, or in child_close(). */
 void child_dismiss_guard(const struct child *child);
 
 void child_close(struct child *child);

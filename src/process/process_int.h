@@ -12,15 +12,15 @@
  * instead of three. */
 enum { SPAWN_STACK = 10 << 10 };
 
-/* The state of the command, in memory that dlock shares with the command's process and its
- * guard, because a message could be lost if the socket is full. Zero at the start. */
+/* The state of the command, in memory that dlock shares with the command's process and its guard,
+ * because messages would be lost while the socket is full. Zero at the start. */
 struct guard_page {
     _Alignas(16) char stack[SPAWN_STACK]; /* of the command's process until exec; grows down */
     atomic_int exec_errno; /* written if the command's process fails to execute the command */
     atomic_int command;    /* the command's pid; 0: not started */
     atomic_int stops;      /* how often the command has been stopped */
     atomic_int stopped_by; /* the signal that has stopped the command; 0: it runs */
-    atomic_int ended;      /* set after status */
+    atomic_int ended;      /* true once the command has ended; set after `status` */
     atomic_int status;     /* the command's wait status */
     atomic_bool dismissed; /* the guard beside the command kills nothing any more */
     /* Used until exec, by spawn() and the command's process: */

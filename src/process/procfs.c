@@ -202,8 +202,8 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines)
     return has;
 }
 
-/* The file up to the delimiter, or to its end; the caller frees it. NULL if there is no such
- * file, or if memory is short. */
+/* Reads the file up to the delimiter, or to its end; the caller frees the text. NULL if there is no
+ * such file, or if memory is short. */
 static char *read_until(const char *path, int delimiter)
 {
     FILE *file = fopen(path, "re");
@@ -232,8 +232,8 @@ bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number)
     return found;
 }
 
-/* Container managers may mount a file over the kernel's own: then it is on another file
- * system. */
+/* A container manager may mount its own file over the kernel's boot_id: that file is on another
+ * file system. */
 void proc_boot_id(char *text, size_t size)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";

@@ -10,7 +10,7 @@
 struct proc_stat {
     char name[16]; /* of the program, truncated */
     char state;    /* R, S, D, T, Z, ... */
-    bool executed; /* a program, after its fork */
+    bool executed; /* true if it has executed a program since its fork */
     pid_t parent;
     int threads;
     /* In clock ticks since boot, the same in all time namespaces. A later process with
@@ -38,7 +38,7 @@ enum process_life {
     PROCESS_ENDED,
 };
 
-/* The process must be of this boot and of our pid namespace. */
+/* Finds out whether a process lives. The process must be of this boot and of our pid namespace. */
 enum process_life proc_life(struct process_id id);
 
 /* True if /proc shows this process under its own pid. False if /proc was mounted for
@@ -89,7 +89,7 @@ struct pids {
     bool short_of_memory; /* some are left out */
 };
 
-/* Adds one. False if memory is short. */
+/* Adds a pid. False if memory is short. */
 bool pids_add(struct pids *pids, pid_t pid);
 bool pids_has(const struct pids *pids, pid_t pid);
 

@@ -82,7 +82,7 @@ bool signals_widen(struct signals *signals, struct errmsg *why)
 
 void signals_narrow(const struct signals *signals)
 {
-    if (signals->fd >= 0) /* only changes the set */
+    if (signals->fd >= 0) /* only changes which signals the descriptor reports */
         (void)signalfd(signals->fd, &signals->ending, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

@@ -17,7 +17,8 @@ struct signals {
 
 struct signal_event {
     int number;
-    /* sent by a terminal, or at its end, to its process group or to the session leader alone */
+    /* sent by a terminal to its foreground process group or, when the terminal ends, perhaps to the
+     * session leader alone */
     bool typed;
     pid_t sender; /* 0: the kernel (alarm(2), a limit), or a process in another pid namespace */
 };

@@ -1,14 +1,13 @@
-/* Starts the command's process, and leaves its session for a daemon.
+/* Starts the command's process; and makes a forked process a daemon, which leaves the session.
  *
- * A virus scanner (fanotify) or a file system that hangs can keep the process in exec(3) for any
- * length of time. dlock does not wait for exec, so the deadline and signals can end the process
- * before the command runs. Until exec the process shares dlock's memory, because copying the page
- * tables takes a tenth of the whole run of a short command. (vfork(2) shares it too, but suspends
- * dlock.) Who owns what of that memory until exec has ended:
- *
+ * A virus scanner (fanotify) or a file system that hangs can keep the command's process in exec(3)
+ * for any length of time. dlock does not wait for exec, so the deadline and signals can end the
+ * process before the command runs. Until exec the process shares dlock's memory, because copying
+ * the page tables takes a tenth of the whole run of a short command. (vfork(2) shares it too, but
+ * suspends dlock.) Who owns what of that memory until exec has ended:
  *   the process   its stack, and page->exec_errno. It writes nothing else.
  *   dlock         the rest. It does not change what the process reads: the plan, PATH.
- *                 errno is dlock's as well, so the process makes calls that can fail by raw().
+ *                 errno is dlock's as well, so the process makes calls that can fail through raw().
  *
  * Only the process has the write end of a pipe, and exec closes that end. So the pipe ends when
  * exec has succeeded, or when the process has ended in any way. child->exec_fd is the read end,
@@ -18,15 +17,16 @@
  *   exec succeeds, and the command ends before dlock looks -> dlock reports the start, then
  *       the end.
  *   exec fails -> page->exec_errno is written, the process exits, the pipe ends -> dlock
- *       reports no start, and 126 or 127.
+ *       reports no start, and exits with 126 or 127.
  *   the lease ends or is lost during exec -> dlock stops the process like a command. A stop
  *       signal that the command would ignore has no effect; SIGKILL follows at the deadline.
- *   a signal comes to dlock during exec -> dlock passes it on. The process has its caller's
- *       mask by then; a signal from before that is pending, and acts at once.
+ *   a signal comes to dlock during exec -> dlock passes it on. By then the process has the
+ *       signal mask that dlock was started with; a signal that came earlier was pending, and takes
+ *       effect at once.
  *   a signal ends the process before dlock has seen the end of exec -> dlock reports no start:
  *       the command has hardly run, if at all.
- *   dlock is killed during exec -> the kernel kills the process.
- *   dlock is killed before the process has requested this signal -> the process sees another
+ *   dlock is killed during exec -> the kernel kills the process (PR_SET_PDEATHSIG).
+ *   dlock is killed before the process has requested PR_SET_PDEATHSIG -> the process sees another
  *       parent, and exits. The process does not see a parent outside of its pid namespace at all.
  *   the guard of --tree has started the process -> the same orders, and dlock has the pipe; the
  *       kernel kills the process if the guard is killed.
@@ -51,8 +51,9 @@
 
 /* --- the command's process until exec --------------------------------------- */
 
-/* raw() is a system call that returns -errno, and does not touch errno. With sanitizers, which
- * have more state for each thread, and on other processors the process is a fork. */
+/* raw() is a system call that returns -errno, and does not touch errno. On other processors, and
+ * with sanitizers, which have more state for each thread, the process is created by fork(2) and has
+ * an errno of its own, so raw() may change errno. */
 #if defined __x86_64__ && defined __LP64__ && !defined SANITIZED
 enum { CAN_SHARE = true };
 static long raw(long number, long a, long b, long c)

@@ -1,17 +1,17 @@
 /* The order of the signals.
  *
- * A stop signal goes to parents before their children. If a child ended before the signal had
- * reached its shell, the shell would start its next command, which might outlive the lock. So the
- * parent gets the signal first: a shell without a trap dies of it, and a shell with a trap runs the
- * trap. All processes are found and pinned before the first is signalled, because a process that
- * ends leaves its children to another parent. Of two siblings, the younger is signalled first: in a
- * pipeline it reads what the older one writes, and would mistake the end of the older one for the
- * end of the data.
+ * A stop signal goes to parents before their children. If the child of a shell ended before the
+ * signal had reached the shell, the shell would start its next command, which might outlive the
+ * lock. So the parent gets the signal first: a shell without a trap dies of it, and a shell with a
+ * trap runs the trap. All processes are found and pinned before the first is signalled, because a
+ * process that ends leaves its children to another parent. Of two siblings, the younger is
+ * signalled first: in a pipeline it reads what the older one writes, and would mistake the end of
+ * the older one for the end of the data.
  *
- * A kill first freezes the processes, parents before their children, so that none can fork
- * any more, and then ends them in the same order. A stop signal does not freeze them first:
- * the kernel reports a frozen process to its parent, and a shell above would take the
- * terminal back from it. */
+ * A kill first freezes the processes, parents before their children, so that none can fork any
+ * more, and then ends them in the same order. A stop signal does not freeze them first: the kernel
+ * reports a frozen process to its parent, and a parent that is a shell would take the terminal back
+ * from the process. */
 #include "process/tree.h"
 
 #include "util/array.h"
@@ -29,8 +29,8 @@
 
 enum {
     DEPTH_MOST = 128,  /* deeper than any intended tree; bounds the stack of a walk */
-    FREEZE_MOST = 200, /* walks that stop a tree; after that it is killed anyway */
-    FIND_MOST = 4,     /* walks that find a tree; after that it is signalled anyway */
+    FREEZE_MOST = 200, /* walks that freeze a tree; then it is killed even if it still grows */
+    FIND_MOST = 4,     /* walks that find a tree; then it is signalled even if it still grows */
     LEFT_MOST = 10,    /* walks that look for what is left */
 };
 
@@ -91,8 +91,8 @@ static bool can_open_two(int fd)
     return both;
 }
 
-/* Linux before 5.3, and some sandboxes, have no pidfds. A pidfd never takes one of the last
- * two descriptors. */
+/* Opens a pidfd. Returns -1 with errno; Linux before 5.3, and some sandboxes, have no pidfds. A
+ * pidfd never takes one of the last two descriptors. */
 static int pin(pid_t pid)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -189,8 +189,9 @@ static bool meets(struct tree *tree, struct process_id id)
 
 static void walk_below(struct walk *walk, const struct parent *parent);
 
-/* Checks the parent after the child was read, so the parent lived when the child was read. A
- * parent that has ended has left its children to this process. */
+/* True if the process that was read as `child` is a child of `parent`. The parent is checked after
+ * the child was read: if it still lives, it also lived at that time. A parent that has ended has
+ * left its children to this process. */
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {
@@ -213,8 +214,8 @@ static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
     return listed && !has_ended(pidfd);
 }
 
-/* Handles a process that is pinned and belongs to the tree. Returns true if the caller must close
- * the pidfd. */
+/* Counts a process that is pinned and belongs to the tree, marks or signals it, and visits its
+ * children. Returns true if the caller must close the pidfd. */
 static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
                                const struct proc_stat *stat, int depth)
 {
@@ -275,8 +276,9 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     free(children.list);
 }
 
-/* Visits the head first. The walk has already visited the members that it adds. A walk that
- * stops at its deadline forgets no process. */
+/* Visits all members, the head first. A member that the walk itself adds has already been visited.
+ * Members that the walk has not met are forgotten, unless the walk stopped early, at its
+ * deadline. */
 static void walk_members(struct walk *walk)
 {
     struct tree *tree = walk->tree;
@@ -314,7 +316,8 @@ static struct tree_count walk(struct tree *tree, int number, struct marks *marks
 
 /* --- the whole tree ------------------------------------------------------ */
 
-/* Nearly always this process has no children yet, and waitid(2) finds that out cheaply. */
+/* Excepts the children that this process already has. Nearly always it has none, and waitid(2)
+ * finds that out cheaply. */
 static bool except_children(struct tree *tree)
 {
     siginfo_t info;

@@ -1,12 +1,12 @@
 /* A process and all its descendants, found through /proc.
  *
- * This process is the reaper of its own descendants (PR_SET_CHILD_SUBREAPER), so a descendant
- * whose parent has ended becomes its child. Descendants of another process are reparented
- * elsewhere: the tree remembers each member that was seen, by its pid and start time.
+ * This process is the reaper of its own descendants (PR_SET_CHILD_SUBREAPER), so a descendant whose
+ * parent has ended becomes its child. Descendants of another process are reparented elsewhere: the
+ * tree remembers each member that was seen, by its pid and start time.
  *
- * Apart from threads of the tree itself, nothing is ever mistaken for a descendant: a walk pins
- * each pid by a pidfd(2) before it reads the parent or the start time, so a signal never reaches a
- * later process with the same pid. */
+ * Nothing but a thread of the tree is ever mistaken for a descendant: a walk pins each pid by a
+ * pidfd(2) before it reads the parent or the start time, so a signal never reaches a later process
+ * with the same pid. */
 #ifndef DLOCK_PROCESS_TREE_H
 #define DLOCK_PROCESS_TREE_H
 
@@ -27,8 +27,9 @@ struct tree {
     struct tree_member *members;
     size_t count, room;
 
-    /* Descriptors reserved for a walk. Under a low limit (ulimit -n) no other descriptor may be
-     * left, and a walk would treat a process that it cannot read as ended. -1: not reserved. */
+    /* Descriptors reserved for a walk. Under a low limit (ulimit -n), all other descriptors may be
+     * in use, and without these a walk would treat a process that it cannot read as ended. -1: not
+     * reserved. */
     int spare[3];
 };
 
@@ -79,13 +80,13 @@ static inline bool tree_is_gone(const struct tree_count *left)
 /* Sends the signal to every process of the tree, and continues the stopped ones. A few walks first
  * find all processes. Then parents are signalled before their children, so that no parent continues
  * with its next step because its child has ended. A call may miss a process that is forked
- * meanwhile; the next call finds it. Stops at `until`, because a walk among many processes that use
- * the whole processor may last for seconds.
+ * meanwhile; the next call finds it. The walks end at `until`, because a walk among many processes
+ * that use the whole processor may last for seconds.
  *
  * SIGKILL ends all of them, even if they fork faster than they can be walked. All are stopped
- * first, parents before their children, until a walk finds no more than the one before. Then
- * no process can fork any more, and all are killed. If some could still fork, the killed ones
- * would only make room for new ones.
+ * first, parents before their children, until a walk finds no more than the one before. Then no
+ * process can fork any more, and all are killed. If some could still fork, the killed ones would
+ * only make room for new ones.
  *
  * In another process's tree, the head is signalled too; this process never is. The walks miss a
  * process that a member forks and orphans between two walks, and a daemon that left the head's tree

@@ -1,9 +1,9 @@
-/* A waiter asks again when the store notifies it, when a change that the store announced is due,
- * and, in case a notice is lost, at a jittered interval that grows.
+/* A waiter requests the lock again when the store notifies the waiter, when a change that the store
+ * announced is due, and, in case a notice is lost, at a jittered interval that grows.
  *
  * The store may notify the waiter before, during or after the moment at which the waiter falls
- * asleep: the notice stays readable on its descriptor until listen() reads it, and each pause
- * starts with listen(). */
+ * asleep: the notice keeps the store's descriptor (struct call) readable until listen() reads the
+ * notice, and each pause starts with listen(). */
 #include "run/acquisition.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -19,26 +19,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long dlock tries to release a lock that it may hold without knowing, and how long it tries to
- * leave a queue. If it fails to leave, the queue eventually notices that the waiter is gone. */
+/* How long dlock tries to release a lock that it may hold without knowing it, and how long it tries
+ * to leave a queue. If dlock fails to leave, the store eventually notices that the waiter is
+ * gone. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 
-/* How long -n gives the guard of a script that has ended to release the lock (--attach). The
- * guard and the parent of the script see its end at the same time, and the parent may start
- * the next script before the guard has released the lock. */
+/* How long dlock -n waits for a guard of --attach to release the lock of a script that has ended.
+ * The guard and the parent of the script see the script end at the same time, and the parent may
+ * start the next script before the guard has released the lock. */
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
-/* The average interval between requests that follow notices, because other processes may cause
- * notices as often as they like; and how far requests may run ahead of that average. */
+/* Other processes may cause notices as often as they like. So the requests that follow notices have
+ * at least notice_interval between them on average; a burst of requests may be ahead of that
+ * average by notice_burst. */
 static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
 /* How long to retry a release; after that the lease expires by itself. No attempt starts in the
- * last interval: too little time would be left for an answer, and a server that has just said why
- * it cannot release the lock would be reported as one that did not answer. */
+ * last release_interval of this time. The server would have too little time left to answer, and
+ * dlock would report a server that did not answer, although the server has said in an earlier
+ * attempt why it cannot release the lock. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-/* After the end of the lease, little is left to release. dlock gives up the attempt under way after
- * the first of these limits, and one more attempt, over another connection, after the second. */
+/* After the end of the lease, the release matters little. dlock then gives up the attempt that is
+ * under way at the first of these limits, makes one more attempt over another connection, and gives
+ * up that attempt at the second limit. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
 /* --- opening and closing --------------------------------------------------- */
@@ -77,16 +81,16 @@ int acquisition_close(struct acquisition *lock, int status)
 
 struct wait {
     struct acquisition *lock;
-    struct lock_request request; /* with the state of this try in the wait */
+    struct lock_request request; /* lock->request, with `waits`, `waited` and `last` for this try */
     bool waits;                  /* false: -n */
     struct retries tries;        /* tries.end is the end of the wait */
     struct deadline start;
     struct deadline tried;    /* when this try started */
     struct duration interval; /* between requests for a lock that is held */
-    struct deadline heeded;   /* a token bucket: notices have used up the time until then */
+    struct deadline heeded;   /* a token bucket: requests after notices used the time until then */
     bool uncalled;            /* dlock has said that the store cannot notify it */
     /* Results: */
-    struct holder holder; /* of LOCK_HELD */
+    struct holder holder; /* set on LOCK_HELD */
     struct errmsg why;
 };
 
@@ -106,10 +110,12 @@ bool acquisition_is_for_us(const struct acquisition *lock)
     return pid == getpid() || pid == getppid();
 }
 
-/* True if the holder is an ancestor, under whose lock this process runs. A take of our own that
- * arrived too late, and whose release was lost, is not: it keeps us out until its lease ends, so it
- * is a holder to wait for. Had this process run under its lock, the store would not have granted
- * that take. The time of a take does not tell the two apart, because clocks may be set. */
+/* True if the holder is an ancestor, or this process itself (a script that has executed dlock):
+ * then this process runs under the holder's lock. But the holder may also be a take of this process
+ * that came too late (gave_back), and whose release did not reach the store. That take keeps us out
+ * until its lease ends, so it is a holder to wait for. If this process had already held the lock as
+ * a script, the store would not have granted that take. The time of a take does not distinguish the
+ * two cases, because clocks may be set. */
 static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
@@ -152,7 +158,8 @@ static void search_outer(struct acquisition *lock)
     lock_state_free(&state);
 }
 
-/* True if an ancestor holds the lock: the wait for this holder would never end. */
+/* True if an ancestor holds the lock: the ancestor waits for this process to end, so the wait for
+ * the lock would never end. */
 static bool is_held_by_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     bool covers = !holder->shares, conflicts = lock->request.mode == MODE_EXCLUSIVE;
@@ -166,7 +173,7 @@ static bool is_held_by_ancestor(struct acquisition *lock, const struct holder *h
 
 /* --- waiting for the holder ------------------------------------------------ */
 
-/* Pauses until it is worth asking again. LOCK_OK, or LOCK_CANCELLED. */
+/* Pauses until it makes sense to request the lock again. Returns LOCK_OK or LOCK_CANCELLED. */
 static enum lock_result pause_for_call(struct wait *wait)
 {
     struct backend *backend = wait->lock->backend;
@@ -209,10 +216,11 @@ static bool is_over(const struct wait *wait)
     return !deadline_before(wait->tried, wait->tries.end);
 }
 
-/* With -n, if the holder has ended, dlock requests the lock again at once, this time as a waiter.
- * Nobody knows the holder of a --lock-file, if it is a guard: then dlock waits for any guard that
- * has yet to release the lock of a process that has ended. If there is none, it may have released
- * the lock meanwhile, so dlock requests it again once. */
+/* True if dlock -n requests the lock again at once, this time as a waiter. It does so if the holder
+ * has ended, because the guard of --attach may be about to release the lock. If the holder of a
+ * --lock-file is a guard, the holder is unknown: then dlock waits if any guard has yet to release
+ * the lock of a process that has ended. If there is no such guard, the guard that held the lock may
+ * have released the lock meanwhile, so dlock requests the lock once more. */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;
@@ -227,8 +235,8 @@ static bool wait_for_guard(struct wait *wait)
     return true;
 }
 
-/* Another process holds the lock. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is over;
- * LOCK_CANCELLED. */
+/* Another process holds the lock. LOCK_OK: it is time to request the lock again; LOCK_HELD: the
+ * wait is over; LOCK_CANCELLED. */
 static enum lock_result wait_for_holder(struct wait *wait)
 {
     if (is_held_by_ancestor(wait->lock, &wait->holder) || wait->holder.refusal == REFUSED_DONE)
@@ -249,8 +257,8 @@ static enum lock_result give_up(struct backend *backend, struct lease *lease, st
     return backend->release(backend, lease, (struct bound){deadline_after(limit), -1}, &ignored);
 }
 
-/* Releases a take whose answer never came, because it may have succeeded; and leaves the queue,
- * so that later waiters do not wait for this one. */
+/* Releases the lock if the answer to a take never came, because the take may have succeeded; and
+ * leaves the queue, so that later waiters do not wait for this one. */
 static void abandon(struct wait *wait, enum lock_result result)
 {
     struct backend *backend = wait->lock->backend;
@@ -280,9 +288,9 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     struct backend *backend = lock->backend;
 
     wait->tried = deadline_now();
-    /* A request with -n that waits for a guard was already counted. */
+    /* With -n, if dlock now waits for a guard, its first request was already counted. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
-    if (wait->request.waits) /* with -n, the time went by before the store answered */
+    if (wait->request.waits) /* with -n, the time went by in requests, not in a wait */
         wait->request.waited = deadline_gap(wait->start, wait->tried);
     enum lock_result result =
         backend->take(backend, &wait->request, &lock->lease, &wait->holder, bound, why);
@@ -292,15 +300,15 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     (void)give_up(backend, &lock->lease, abandon_limit);
     lock->gave_back = true;
     token_make(lock->take_id);
-    if (wait->tries.count == 1) /* the store has answered: this process was frozen or slow */
+    if (wait->tries.count == 1) /* the store was not down, but this process was frozen or slow */
         wait->tries.since = deadline_now();
     return errmsg_fail(why, LOCK_UNAVAILABLE,
                        "the lock was acquired, but its lease ended before the answer arrived");
 }
 
-/* Waits in this store. On every result except LOCK_OK, nothing of ours is left in the store, as far
- * as dlock can reach it. Returns the results of the backend's take(); LOCK_HELD: the wait is over,
- * or would never end. */
+/* Waits for the lock in this store. On every result except LOCK_OK, neither a take of ours nor our
+ * place in the queue is left in the store, as far as dlock can reach it. Returns the results of the
+ * backend's take(); LOCK_HELD: the wait is over, or would never end. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
     struct acquisition *lock = wait->lock;
@@ -309,7 +317,7 @@ static enum lock_result wait_in_store(struct wait *wait)
     wait->interval = lock->backend->poll_least;
     wait->request.waits = wait->waits;
     wait->tries.end = lock->waits_forever ? DEADLINE_NEVER : deadline_plus(wait->start, lock->wait);
-    if (wait->waits) /* -n has one try, without a limit */
+    if (wait->waits) /* -n makes one try, whose time is not limited here */
         wait->tries.limit = wait->tries.end;
     for (bool again = true; again;) {
         result = retry(&wait->tries, take, wait, &wait->why);
@@ -425,7 +433,7 @@ static bool fall_back(struct acquisition *lock, const struct errmsg *outage, int
 
     lock->backend->close(lock->backend);
     lock->backend = NULL;
-    lock->searched = false; /* not yet in this store */
+    lock->searched = false; /* dlock has not searched the new store yet */
     enum lock_result result = lock->open_fallback(&lock->backend, lock->lock_dir, &why);
     if (result != LOCK_OK) {
         *status = fail_result(lock->out, result, &why);
@@ -448,9 +456,9 @@ bool acquisition_take(struct acquisition *lock, int *status)
         .start = deadline_now(),
     };
 
-    /* If an ancestor shares the lock, the store would grant another share, so dlock searches first.
-     * An exclusive request would be refused, and dlock searches then, because the refusal may name
-     * any of the holders. */
+    /* If an ancestor has a share of the lock, the store would grant this process another share, so
+     * dlock searches for such an ancestor before it requests a share. An exclusive request would be
+     * refused. So dlock searches only after the refusal, which may name any of the holders. */
     if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
         search_outer(lock);
     if (lock->outer == OUTER_CONFLICTS)
@@ -491,11 +499,12 @@ struct release {
     struct errmsg failure; /* of the last try that failed */
 };
 
-/* Signals from before the release were for the command.
+/* Signals from before the release were for the command (acquisition_release() discards them). The
+ * sender of a later signal does not want to wait for a store that is down.
  *
- * Orders of a signal and the release. The sender does not want to wait for a store that is down:
+ * Orders of such a signal and the release:
  *   between two tries -> no try follows
- *   during a try -> dlock gives up the try, because its server hangs. But the answer may be on its
+ *   during a try -> dlock gives up the try, because the server hangs. But the answer may be on its
  *     way, so one more try follows, over another connection, for under_way_limit at most
  *   in both cases -> the lock lasts until its lease ends, unless the store carried out a try
  *
@@ -504,7 +513,7 @@ struct release {
  *   the lease has ended by the store's clock, but not by ours -> the store's clock is ahead, and
  *     others could have the lock while the command ran: the lock was lost
  *   the lease ended by both clocks before the release arrived -> the lock was not lost: LOCK_ENDED;
- *     or LOCK_UNAVAILABLE if an earlier try has failed, which is why the lock was not released
+ *     or LOCK_UNAVAILABLE if an earlier try failed: that failure is why the lock was not released
  *   the server hangs until this process has ended -> the server still carries out the last try,
  *     and so remembers the run */
 static enum lock_result release_once(void *data, struct bound bound, struct errmsg *why)

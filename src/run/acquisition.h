@@ -11,10 +11,10 @@
 
 #include <stdbool.h>
 
-/* How the lock that an ancestor holds relates to this request. */
+/* Whether an ancestor already holds the lock, and how its mode relates to this request. */
 enum outer_lock {
     OUTER_NONE,
-    OUTER_COVERS,    /* nothing to acquire or release */
+    OUTER_COVERS,    /* the ancestor's lock is enough: nothing to acquire or release */
     OUTER_CONFLICTS, /* held in another mode: a wait would never end */
 };
 
@@ -34,9 +34,9 @@ struct acquisition {
     enum lock_result (*open_fallback)(struct backend **, const char *lock_dir, struct errmsg *);
     struct backend *backend; /* for acquisition_take(); acquisition_close() closes it; NULL: none */
     const char *kind;        /* of the store; NULL: not chosen yet */
-    char *where; /* the store for DLOCK_HELD; acquisition_close() frees it; NULL: use `kind` */
+    char *where; /* the store as in DLOCK_HELD; acquisition_close() frees it; NULL: use `kind` */
 
-    /* Its own: */
+    /* Set by run/acquisition.c: */
     struct signals signals;
     int cancel_fd; /* ends the wait: signals.fd, unless the caller sets another */
     char token[TOKEN_SIZE];
@@ -51,25 +51,26 @@ struct acquisition {
     struct progress view;
 };
 
-/* Opens the signals and completes the request: the token is `owner` (NULL: a
- * fresh one); the holder is `pid` (0: this process), its command `command` (NULL:
- * the process's own name). False: reported, and *status is the exit status. After
- * true, call acquisition_close(). */
+/* Opens lock->signals and completes the request: the token is `owner` (NULL: a fresh one); the
+ * holder is the process `pid` (0: this process), and its command is `command` (NULL: the process's
+ * own name). False: reported, and *status is the exit status. After true, call
+ * acquisition_close(). */
 bool acquisition_open(struct acquisition *lock, const char *owner, const char *command, pid_t pid,
                       int *status);
 
-/* True if the environment and the lock directory, through which an outer dlock passes its
- * locks, describe our caller. False: the lock is for another process (--attach=PID). */
+/* True if the lock is for this process or its caller. Then the environment and the lock directory
+ * tell which outer locks that process runs under. False: the lock is for another process
+ * (--attach=PID). */
 bool acquisition_is_for_us(const struct acquisition *lock);
 
-/* An ancestor holds the lock in this mode: sets `outer`, which depends on whether that mode
- * covers the requested one. An exclusive lock also covers a shared request. */
+/* Call this if an ancestor holds the lock in this mode. Sets `outer` by whether that mode covers
+ * the requested one; an exclusive lock also covers a shared request. */
 void acquisition_found_outer(struct acquisition *lock, enum lock_mode mode, int slots);
 
 /* Acquires the lock, waiting as the caller has set, or finds that an ancestor holds the lock
- * (`outer`), which the caller may know already. False: reported, and *status is the exit
- * status; or `ended_by` is the signal that ended the wait. If cancel_fd ended the wait without
- * a signal, the process to attach to has ended. */
+ * (`outer`, unless acquisition_found_outer() has already set it). False: reported, and *status is
+ * the exit status; or `ended_by` is the signal that ended the wait. If cancel_fd ended the wait
+ * without a signal, the process to attach to has ended. */
 bool acquisition_take(struct acquisition *lock, int *status);
 
 /* Tries to release the lock for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
@@ -77,7 +78,7 @@ bool acquisition_take(struct acquisition *lock, int *status);
  * release: then the lock expires by itself. */
 enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *why);
 
-/* Reports the result: with -v, or as a warning if the lock remains. */
+/* Reports the result of the release: with -v, or as a warning if the lock remains. */
 void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
                               const struct errmsg *why);
 

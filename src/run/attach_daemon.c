@@ -1,21 +1,21 @@
-/* Two processes, and when each owns the lock (its file, its connection):
+/* Two processes, and when each owns the lock (the lock file or the connection to Redis):
  *
  *   dlock   until the fork; and again if the guard reports through the pipe why it
  *           cannot watch, or ends without a report.
  *   guard   from the fork on, until the lock is released. dlock no longer touches
- *           the backend, and does not close it at its end: a file lock belongs to
- *           the open file, of which the guard has a copy.
+ *           the backend, and does not close it when dlock ends: a file lock belongs to
+ *           the open file, which the guard shares with dlock.
  *
  * Orders at the start:
  *   1. The guard reports that it watches -> dlock ends with 0.
  *   2. The guard cannot watch -> it reports why before its watch thread has touched
  *      the backend -> dlock releases the lock.
- *   3. The guard is killed before its report, or a signal for dlock comes first, or the
- *      lease ends -> dlock kills the guard and releases the lock.
+ *   3. The guard is killed before its report; or, before the report, a signal comes to
+ *      dlock or the lease ends -> dlock kills the guard and releases the lock.
  *   4. dlock is killed before the guard has reported -> the caller assumes that dlock has not
  *      acquired the lock. The guard finds no reader at the pipe, and releases the lock.
  *   5. dlock is killed after the guard has reported -> the guard holds the lock as long as the
- *      target lives, and the caller's `|| exit` ends the target.
+ *      target lives. The caller sees that dlock failed, and its `|| exit` ends the target.
  *
  * Orders at the end:
  *   1. The target ends first -> the guard releases the lock at once, whatever the target has
@@ -23,8 +23,8 @@
  *      gives the guard a moment (run/acquisition.c).
  *   2. The lease ends or is lost first -> the guard stops and kills the target and its family
  *      (run/expiry.c) -> it releases the lock when none of them is left.
- *   3. Both were frozen, and the target ends before the guard wakes -> the boot clock
- *      shows that the target ended too late, and the guard reports that.
+ *   3. The guard and the target were frozen, and the target ends before the guard wakes -> the boot
+ *      clock shows that the target ended too late, and the guard reports that.
  *   4. The lock is released with its own token, as by dlock --release in the
  *      script -> the guard exits.
  *   5. The guard is killed -> nothing stops the target, and the lock expires by
@@ -89,8 +89,9 @@ static void describe(struct attach_target *target, pid_t pid)
     target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
 }
 
-/* True if the caller is a shell that gives each of its jobs a process group on a terminal: a user
- * types there. A script that begins with #! has its own name. */
+/* True if the caller is a shell with a terminal that gives each of its jobs a process group of its
+ * own: a user types commands there. A script that begins with #! is not such a shell, because its
+ * process has the name of the script. */
 static bool is_interactive_shell(pid_t pid)
 {
     static const char *const shells[] = {"sh",   "bash", "dash", "zsh",     "ksh", "ksh93", "mksh",
@@ -139,7 +140,8 @@ int attach_target_open(struct attach_target *target, pid_t given, const struct m
                     "%s belongs to another user, so dlock could not stop it when the lease ends; "
                     "nothing is locked",
                     target->name);
-    /* The $PPID of an orphan: at the end of the lease, all that runs on the host would stop. */
+    /* Probably $PPID in an orphaned script, which is 1: at the end of the lease, dlock would stop
+     * everything that runs on the host. */
     if (pid == 1 && getsid(pid) != getsid(0))
         return refuse_target(out, "pid 1 belongs to another session and did not call dlock");
     return STATUS_OK;
@@ -158,7 +160,8 @@ void attach_target_close(struct attach_target *target)
 
 /* --- the worker of run/supervise.c --------------------------------------- */
 
-/* How often the guard checks whether a family that was asked to end has ended. */
+/* How often the guard checks whether the target and its descendants, which were asked to end, have
+ * ended. */
 static const struct duration look_interval = {20 * NS_PER_MS};
 
 static const struct watchdog no_heartbeat = {.fd = -1};
@@ -166,13 +169,14 @@ static const struct watchdog no_heartbeat = {.fd = -1};
 struct guard {
     struct acquisition *lock;
     const struct attach_target *target;
-    int ready_fd; /* to dlock */
+    int ready_fd; /* the pipe to dlock, for one report */
     struct supervision supervision;
     struct attach_record attached;
     struct tree family; /* the target with all that it has started */
 };
 
-/* If /proc shows no process, signals at least the target itself, which may have ended. */
+/* If /proc shows no process, signals at least the target itself: the pidfd makes that safe even if
+ * the target has ended. */
 static void signal_target(void *data, int number, struct deadline until)
 {
     struct guard *guard = data;
@@ -210,12 +214,13 @@ static bool attend_target(void *data)
         supervision->fds[0] = -1;
         supervision->due = deadline_after(look_interval);
     }
-    return supervision->end.released; /* the loop then ends at once */
+    return supervision->end.released; /* supervise() then ends at once */
 }
 
 /* --- the guard ----------------------------------------------------------- */
 
-/* Reports to dlock, in one write, why the guard cannot watch; "": the guard watches. */
+/* Reports to dlock, in one write, why the guard cannot watch; "": the guard watches. False if dlock
+ * does not read the pipe any more. */
 static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
@@ -227,8 +232,8 @@ static bool tell_dlock(const struct guard *guard, const char *text)
     return written == (ssize_t)length;
 }
 
-/* The guard sends no messages to the script's service manager. Its stderr may have changed, so
- * messages_open() checks it again. */
+/* The guard sends no messages to the script's service manager. daemonize() may have replaced the
+ * guard's stderr, so messages_open() checks stderr again. */
 static void adjust_messages(struct messages *out)
 {
     fd_close(&out->notify.fd);
@@ -259,7 +264,7 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
     /* The guard blocks all signals. Signals to dlock do not concern the guard: they must not cut
-     * its release short. */
+     * short its release of the lock. */
     fd_close(&lock->cancel_fd);
     fd_close(&lock->signals.fd);
 
@@ -370,7 +375,7 @@ bool attach_daemon_start(struct acquisition *lock, const struct attach_target *t
     fd_close(&ends[1]);
     bool started = pid > 0 && hear(lock, ends[0], &why);
     if (pid > 0 && !started)
-        process_kill_child(pid); /* the child's copy of the lock's file would keep the file
+        process_kill_child(pid); /* the child's copy of the descriptor would keep the lock file
                                   * locked */
     fd_close(&ends[0]);
     if (!started) {

@@ -15,8 +15,8 @@ struct attach_target {
     char name[160]; /* "deploy.sh (pid 7)" */
 };
 
-/* Pins the process `given` (0: our parent), and checks whether a lock can be attached to it.
- * Returns STATUS_OK, or the exit status of the failure that it has reported. Call
+/* Opens a pidfd of the process `given` (0: our parent), and checks whether a lock can be attached
+ * to it. Returns STATUS_OK, or the exit status of the failure that it has reported. Call
  * attach_target_close() in any case. */
 int attach_target_open(struct attach_target *target, pid_t given, const struct messages *out);
 void attach_target_close(struct attach_target *target);

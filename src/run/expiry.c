@@ -38,8 +38,9 @@ static struct dates dates_of(const struct expiry *end)
 
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
 
-/* "the lease of 1h"; if the lease was changed from outside, its new length, rounded because the
- * store reports it a moment later. Returns text. */
+/* Writes "the lease of 1h" or, if another process changed the lease, the length that the lease was
+ * last set to. That length is rounded: the store reports it a moment after the change, as a
+ * slightly shorter one. Returns text. */
 static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -58,8 +59,8 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
     return text;
 }
 
-/* Advice on how to avoid the end of the lease. --ttl does not help if the lease was changed from
- * outside; nothing helps if heartbeats came, but did not reach the store. Returns text. */
+/* Advice on how to avoid the end of the lease. --ttl does not help if another process changed the
+ * lease; nothing helps if heartbeats came, but did not reach the store. Returns text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -205,7 +206,7 @@ static void warn(struct expiry *end)
                 end->worker.name, advice_format(end, advice));
 }
 
-/* Adopts what the watch has learnt. After an extension, dlock may warn again. */
+/* Adopts what the watch has learnt about the lease. After an extension, dlock may warn again. */
 static struct dates follow_lease(struct expiry *end)
 {
     if (deadline_before(end->lease->deadline, end->state.deadline))

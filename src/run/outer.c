@@ -1,29 +1,31 @@
-/* A dlock inside a lock finds it in one of three ways. All of them end in the store, which says
- * whether the lock is held. These cases must keep working:
+/* A dlock that runs under a lock finds that lock in one of three ways (run/outer.h), and then asks
+ * the store whether the lock is held. These cases must keep working:
  *
  *   case                               found by
  *   a command of dlock                 DLOCK_HELD
- *   another pid namespace              DLOCK_HELD alone: the processes that the holder and a
- *                                      record name cannot be seen from there
- *   sudo, env -i                       the holder's process, an ancestor; the holder of a
- *                                      --lock-file by /proc/locks, or by its claim
- *                                      (store/file/exact.c)
- *   --attach in a script               the record; the holder's process, which is the script
- *   --attach=PID, and under PID        the same
+ *   another pid namespace              DLOCK_HELD alone: processes outside of the namespace,
+ *                                      such as the holder, cannot be seen from there
+ *   sudo, env -i                       the holder's process, which is an ancestor; /proc/locks or
+ *                                      the holder's claim (store/file/exact.c) shows the holder
+ *                                      of a --lock-file
+ *   --attach in a script               the record (see below), or the holder's process, which is
+ *                                      the script
+ *   --attach=PID, dlock under PID      the same
  *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take any more
- *   the same, and no answer            nothing, unless an ancestor has added the line
+ *   the same, but the store is down    nothing, unless an ancestor has added the line
  *
- * A record is the file DIR/.attached-PID-ID, mode 0600, with one line "START SPACE TIME OUTSIDE
- * BACKEND?STORE TOKEN TAKE KEY". PID is the target, the process that the lock is attached to.
- * START and SPACE are its start time and its pid namespace (containers may share the directory),
- * TIME is when the guard wrote the line, on the boot clock, and OUTSIDE is how many locks
- * DLOCK_HELD had then.
+ * A record describes a lock of --attach. It is the file DIR/.attached-PID-ID in the lock directory,
+ * mode 0600, with one line "START SPACE TIME OUTSIDE BACKEND?STORE TOKEN TAKE KEY", which ends as a
+ * line of DLOCK_HELD does. PID is the target, the process that the lock is attached to. START and
+ * SPACE are the target's start time and pid namespace (containers may share the directory). TIME is
+ * when the guard wrote the line, on the boot clock, and OUTSIDE is how many locks DLOCK_HELD listed
+ * at that time.
  *
  * A guard keeps its file locked (flock(2)) for as long as the guard lives, and gives the file this
- * name when the line is complete. So the guard of a file that can be locked has ended. The file
- * stays as long as the target lives: in the target, --release without a name means the lock that
- * has ended, and no lock around it. After the end of the target, the next process that finds the
- * file removes it:
+ * name only when the line is complete. So if another process can lock the file, the guard has
+ * ended. The file stays as long as the target lives: for --release without a name in the target, it
+ * shows that the lock that has ended is meant, and not a lock around that one. After the end of the
+ * target, the next process that finds the file removes it:
  *   two processes find it at once -> both may lock it (LOCK_SH), and both unlink it; the name is
  *                    not used again, so neither removes another file
  *   the lock was released, and the target lives on -> the guard leaves the file; if several
@@ -117,7 +119,8 @@ bool outer_has_dlock(pid_t self)
     return !proc_stat_read(0, &own) || next_dlock(&at, &own);
 }
 
-/* A dlock that has found the lines in its own environment did not add them. */
+/* An ancestor dlock that has these lines in its own environment has inherited them, not added
+ * them. */
 bool held_added_by_ancestor(const char *end)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -215,8 +218,8 @@ static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
     return false;
 }
 
-/* Adds the record if it is for this process or an ancestor. False if the record is not needed any
- * more: the caller then removes the file if the guard has ended. */
+/* Adds the record if its target is this process or an ancestor. False if the record is not needed
+ * any more: the caller then removes the file if the guard has ended. */
 static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
 {
     char line[LINE_SIZE];
@@ -237,7 +240,7 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
     if (ended && has_ended_one(locks, pid))
         return false;
     if (locks->count < FOUND_MOST &&
-        proc_descends_from(getpid(), target)) /* the script may have become this process */
+        proc_descends_from(getpid(), target)) /* or is the target: a script can execute dlock */
         add(locks, &found);
     bool over = proc_life(target) == PROCESS_ENDED;
     locks->ending |= over && !ended;
@@ -339,7 +342,7 @@ bool outer_is_process(const struct holder *holder, const struct holder *self)
 
 /* --- for processes under the lock: the environment ------------------------- */
 
-/* In whole seconds if possible, otherwise to the millisecond. */
+/* Writes whole seconds if possible, otherwise seconds with three decimals. */
 static void format_seconds(struct duration d, char *text, size_t size)
 {
     int64_t ms = d.ns / NS_PER_MS;
@@ -350,7 +353,7 @@ static void format_seconds(struct duration d, char *text, size_t size)
         snprintf(text, size, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
 }
 
-/* The innermost lock comes last. */
+/* Adds this lock at the end of DLOCK_HELD, because the innermost lock comes last. */
 static void export_held(struct environment *environment, const struct lease *lease,
                         const char *where)
 {
@@ -416,7 +419,7 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
 static bool make_file(struct attach_record *attached, struct process_id target, const char *where,
                       const struct lease *lease)
 {
-    char id[TOKEN_SIZE], name[sizeof attached->name]; /* public, so this is not the owner token */
+    char id[TOKEN_SIZE], name[sizeof attached->name]; /* public: the id is not the owner token */
     struct stat status;
 
     token_make(id);

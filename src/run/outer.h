@@ -1,6 +1,7 @@
-/* The locks that this process runs under. Three sources describe them: an ancestor dlock in the
- * environment, a guard of --attach in a file, and the store by the process of a holder. The
- * first two are claims: only the store knows whether such a lock is still held. */
+/* The locks that this process runs under. Three sources describe them: DLOCK_HELD in the
+ * environment, set by an ancestor dlock; a file, written by a guard of --attach; and the store,
+ * which names the process of a holder. The first two may be out of date: only the store knows
+ * whether such a lock is still held. */
 #ifndef DLOCK_RUN_OUTER_H
 #define DLOCK_RUN_OUTER_H
 
@@ -21,9 +22,9 @@ struct held {
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
     char key[LOCK_KEY_SIZE];
-    size_t depth;      /* its place among the others: see outer_read() */
+    size_t depth;      /* larger for a lock further inside: see outer_read() in run/outer.c */
     int64_t boot_ns;   /* when the lock was attached; 0: a line of DLOCK_HELD */
-    pid_t attached_to; /* 0: a line of DLOCK_HELD */
+    pid_t attached_to; /* the pid of the target of --attach; 0: a line of DLOCK_HELD */
     bool ended;        /* its guard has ended, as a rule because the lock was released */
 };
 
@@ -40,7 +41,7 @@ struct outer_locks {
     struct held *list; /* the innermost first */
     size_t count, room;
     bool short_of_memory; /* some are left out */
-    bool ending;          /* the guard of a process that has ended has not ended yet */
+    bool ending; /* a process with an attached lock has ended, but the guard of the lock has not */
 };
 
 /* Finds the locks in DLOCK_HELD, and the locks that are attached to this process or an ancestor.
@@ -49,7 +50,7 @@ struct outer_locks {
 bool outer_read(struct outer_locks *locks, const char *lock_dir);
 void outer_free(struct outer_locks *locks);
 
-/* Adds the attached locks. */
+/* Adds only the locks that are attached to this process or an ancestor; lock_dir as above. */
 void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
 
 /* True if a process to which some lock was attached has ended, and its guard has yet to release
@@ -57,13 +58,13 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
 bool outer_is_ending(const char *lock_dir);
 
 /* Asks the store about a line of DLOCK_HELD. LOCK_OK: this key is held by the take that the line
- * names, and *lease is what the store reports about it; if the backend has one lock only, its key
- * may differ. LOCK_GONE: the line is about another lock. Otherwise the results of backend->check():
- * an entry that has ended, or belongs to another server, does not count. */
+ * names, and *lease is what the store reports about that take; if the backend has one lock only,
+ * the line's key may differ. LOCK_GONE: the line is about another lock. Otherwise the results of
+ * backend->check(), which does not confirm a lock that has ended, or that is on another server. */
 enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
                              struct lease *lease, struct bound bound, struct errmsg *why);
 
-/* How long to ask whether an outer lock is still held. */
+/* How long dlock may ask the store whether an outer lock is still held. */
 #define OUTER_LIMIT DURATION_S(3)
 
 /* True if this lock is attached to this process or an ancestor, and the store confirms that:
@@ -102,7 +103,8 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why);
 
-/* Removes the record; with `leave` keeps it: the lock has ended, and the process lives on. */
+/* Removes the record. With `leave`, keeps the record, because the lock has ended but the process
+ * that it was attached to lives on. */
 void attach_record_close(struct attach_record *attached, bool leave);
 
 #endif

@@ -51,10 +51,10 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
     return LOCK_OK;
 }
 
-/* One attempt may take as long as the connection's own limit, but should end with the wait, and
- * with `retry_for`. Each attempt still gets a second: otherwise the last attempt, or a short
- * --wait, would report a working store as unreachable. A `retry_for` of 0, which allows one
- * attempt, sets no limit at all. */
+/* The bound of one attempt, besides the connection's own limit. The attempt should end when the
+ * wait ends (tries->limit), and when `retry_for` is over. But each attempt gets at least a second:
+ * otherwise, in the last attempt or with a short --wait, dlock would report a working store as
+ * unreachable. A `retry_for` of 0, which allows one attempt, sets no limit at all. */
 static struct bound try_bound(const struct retries *tries)
 {
     struct deadline second = deadline_after(DURATION_S(1)), until = tries->limit;

@@ -7,24 +7,24 @@
 #include "util/clock.h"
 #include "util/errmsg.h"
 
-/* Tries of a store that may be down. */
+/* Repeated tries to reach a store that may be down. */
 struct retries {
     /* Set by the caller: */
     struct duration retry_for; /* how long the store is tried again; 0: one try */
-    struct deadline end;       /* no try starts after that */
-    struct deadline limit;     /* no try lasts longer, but each gets a second; NEVER: no limit */
-    int cancel_fd;             /* -1: none */
-    struct duration pause, pause_most; /* between two tries; doubles; jittered */
+    struct deadline end;       /* no try starts after this time */
+    struct deadline limit;     /* a try ends by then, but gets a second at least; NEVER: no limit */
+    int cancel_fd;             /* when readable, ends a try or a pause; -1: none */
+    struct duration pause, pause_most; /* between two tries: doubles up to pause_most; jittered */
     struct progress *view;             /* shows the outage; NULL: it is not shown */
     int timer_fd;                      /* of the pauses; -1: there was no pause yet */
     /* Results, of the last retry(): */
-    struct deadline since; /* when the first try started; the attempt may move it */
+    struct deadline since; /* when the first try started; ask() may move this */
     int count;
 };
 
 /* Waits until `until`, or until news_fd is readable (-1: none). Uses a timer on the boot clock: the
- * timeout of poll(2) does not advance during a suspend, so dlock would wait for the rest of it
- * afterwards, even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
+ * timeout of poll(2) does not advance while the system is suspended, so dlock would wait for the
+ * rest of the timeout afterwards, even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
 /* Retries with the usual pauses, limited only by `retry_for`. */
@@ -35,7 +35,8 @@ void retries_close(struct retries *tries);
 typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *why);
 
 /* Calls ask() until it returns something other than LOCK_UNAVAILABLE, and returns that result.
- * LOCK_UNAVAILABLE: no more attempts. LOCK_CANCELLED: cancel_fd ended a pause. */
+ * LOCK_UNAVAILABLE: there was no time for another attempt. LOCK_CANCELLED: cancel_fd ended a
+ * pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
 /* Like retry(), for an action, with the usual pauses and no limit but `retry_for`; *why also says

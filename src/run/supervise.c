@@ -1,4 +1,5 @@
-/* One loop watches the lease and the worker. Which thread owns what:
+/* One loop watches the lease and the worker. "This thread" is the one that runs the loop. Which
+ * thread owns what:
  *
  *   the backend   this thread until the watch thread starts, and again once this thread has
  *                 taken it (run/watch.c).
@@ -19,38 +20,41 @@
  *   4. The loop waits for the next event, unless step 3 has read that a child has changed:
  *      step 1 of this turn may have come before that change.
  *
- * Orders of the ends:
+ * Orders in which the worker and the lease can end:
  *
  *   the worker ends first -> the loop ends, whatever the worker has left behind.
  *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the loop
  *       ends when none of them is left, or when killing them no longer makes sense.
  *   both end at once, or dlock and the worker were frozen -> expiry_judge() sees by the boot
  *       clock that the worker ended too late, and reports that.
- *   the lock is released with its own token -> a command runs on without the lock, and dlock
- *       still passes signals on to it; a guard of --attach exits.
+ *   the lock is released with its own token while the worker runs -> a command runs on without the
+ *       lock, and dlock still passes signals on to it; a guard of --attach exits.
  *   the guard of --tree is killed -> the kernel kills the command, whose descendants become
  *       dlock's, and dlock kills them.
  *
- * The release comes first. When the command has ended, others wait for the lock, and must not wait
- * until the watch thread and the guard beside the command have ended. Orders:
+ * After the end of the command, dlock first releases the lock. Others may be waiting for the lock,
+ * and must not also wait until the watch thread and the guard beside the command (process/guard.c)
+ * have ended. Orders:
  *
- *   expiry_judge() has seen whether the lease lasted -> the guard is dismissed (before that, it
- *       would still kill what a killed dlock leaves) -> the release -> both are waited for.
+ *   expiry_judge() has checked whether the lease lasted -> dlock dismisses the guard (until then,
+ *       the guard would kill the processes that a killed dlock leaves) -> dlock releases the lock
+ *       -> dlock waits for the ends of the thread and the guard.
  *   dlock is killed between the dismissal and the release -> the guard ends and kills nothing, so
  *       the processes that the command has left live on, as after a release. A file lock is free
  *       once both have ended; a lock in Redis is held until its lease ends.
  *   dlock is killed after the release -> the same, and the lock is free.
- *   --tree -> the command counts as ended when its last descendant has; its guard, the parent,
- *       then has ended, too.
+ *   with --tree -> the command counts as ended when its last descendant has ended. The guard,
+ *       which is the parent of the command, has then ended too.
  *
  * The watch thread starts when the command has run for a moment. For a command that ends at once,
  * the watch would cost more than everything else: a thread, two round trips to Redis, or an inotify
- * descriptor. The first look of the watch finds whatever happened before it started. Its
- * descriptors are opened before the command is started: if there are too few, nothing is run.
+ * descriptor. The first look of the watch finds whatever happened before the watch started.
+ * The descriptors of the watch are opened before the command is started: if there are too few,
+ * nothing is run.
  *
- * The orphan guard is forked before the watch thread starts, while there is no other thread. Either
- * may fail to start if the user, or the container, cannot start any more processes for now. The
- * command runs on nevertheless:
+ * The guard beside the command is forked before the watch thread starts, while there is no other
+ * thread. The guard or the thread may fail to start if the user, or the container, cannot start any
+ * more processes for now. The command runs on nevertheless:
  *
  *   one fails to start -> dlock tries both again and again, the guard first.
  *   a check is due meanwhile -> dlock warns, and this thread makes the check itself.
@@ -98,7 +102,8 @@ void supervise_close(struct supervision *run)
     fd_close(&run->timer_fd);
 }
 
-/* True if the worker has ended and, if it was stopped, none of its processes is left. */
+/* True if the worker has ended and, if it was stopped, none of its processes is left, or dlock has
+ * given up killing them. */
 static bool is_over(struct supervision *run)
 {
     const struct worker *worker = &run->end.worker;
@@ -168,7 +173,8 @@ static struct tree_count command_left(void *data)
     return child_left(&run->child);
 }
 
-/* With --heartbeat, the command itself reports to the service manager when it is ready. */
+/* With --heartbeat, the command itself, and not dlock, reports to the service manager that it is
+ * ready. */
 static void say_started(const struct supervised_command *run)
 {
     const struct messages *out = run->command.out;
@@ -176,7 +182,7 @@ static void say_started(const struct supervised_command *run)
 
     say_verbose(out, "started %s (pid %ld)", run->command.argv[0], (long)run->child.command);
     if (out->notify.fd < 0)
-        return; /* the time zone file need not be read */
+        return; /* nobody reads the status, so the time zone file need not be read */
     wall_format_local(wall_at_ms(run->lease->deadline), until, sizeof until);
     if (!run->supervision.end.over)
         say_status(out, "holding the lock %s until %s, running %s", run->lease->name, until,
@@ -185,7 +191,7 @@ static void say_started(const struct supervised_command *run)
         sd_notify_send(&out->notify, "READY=1");
 }
 
-/* Looks into /proc only if the report is wanted. */
+/* Reports the start of the command, once. Looks into /proc only if the report is wanted. */
 static void report_start(struct supervised_command *run)
 {
     const struct messages *out = run->command.out;
@@ -242,8 +248,8 @@ static void start_watching(struct supervised_command *run)
     supervision->due = deadline_earlier(deadline_after(watch_again), run->look_at);
 }
 
-/* Reads as long as the command runs, whatever has become of the lease: the sender of a
- * notification blocks until there is room for it. */
+/* Reads as long as the command runs, whatever has become of the lease: the sender of a notification
+ * blocks until the socket has room. */
 static void read_heartbeat(struct supervised_command *run)
 {
     const struct watchdog *heartbeat = run->heartbeat;
@@ -254,7 +260,7 @@ static void read_heartbeat(struct supervised_command *run)
     watch_beat(&run->supervision.watch);
 }
 
-/* True if a child has changed. */
+/* True if a child has changed its state. */
 static bool attend_command(void *data)
 {
     struct supervised_command *run = data;
@@ -304,14 +310,16 @@ static void supervise_child(struct supervised_command *run, struct outcome *outc
 void supervise_command(struct supervised_command *run, struct outcome *outcome)
 {
     *outcome = (struct outcome){0};
-    /* If dlock was frozen after the take, or the answer came too late, nothing must start. */
+    /* If dlock was frozen after the take, or the answer of the store came too late, nothing must
+     * start. */
     if (lease_as_good_as_over(run->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease ended before the command started");
         return;
     }
-    /* From the fork on, the command too receives signals to the whole group. (A key typed in the
-     * microseconds before that is lost.) */
+    /* Signals up to now came to dlock alone. From the fork on, the command too receives signals to
+     * the whole process group. (Ctrl-C in the microseconds between this check and the fork is
+     * lost.) */
     outcome->signalled = signals_ended_by(run->command.signals);
     if (outcome->signalled != 0)
         return;

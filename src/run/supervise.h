@@ -13,25 +13,27 @@
 enum { WORKER_FDS = 4 };
 
 struct supervision {
-    struct expiry end; /* the caller sets its members */
+    struct expiry end; /* the caller sets some members: see struct expiry */
     struct watch watch;
     int timer_fd;
-    /* The worker's, which may change them in attend(): */
-    int fds[WORKER_FDS]; /* end the wait when they are readable; -1: none */
-    struct deadline due; /* the wait ends then, too */
+    /* Set by the worker, which may change them in attend(): */
+    int fds[WORKER_FDS]; /* the loop stops waiting when one of them is readable; -1: none */
+    struct deadline due; /* the loop stops waiting at this time, too */
 };
 
-/* Opens all that supervise() needs except the watch thread. The caller has set its members of
- * run->end. `heartbeat` as in struct watch. False with *why set; call supervise_close() in any
- * case. *run and what run->end points to must not move. */
+/* Opens all that supervise() needs except the watch thread. The caller has set the members of
+ * run->end that struct expiry lists as set by the caller. `heartbeat` as in struct watch. False
+ * with *why set; call supervise_close() in any case. *run and what run->end points to must not
+ * move. */
 bool supervise_open(struct supervision *run, struct backend *backend,
                     const struct watchdog *heartbeat, struct errmsg *why);
 
-/* Returns once the worker has ended and, if it was stopped, all of its processes. Then run->end
- * holds what became of the lease, and the backend is the caller's again. */
+/* Returns once the worker has ended and, if it was stopped, all of its processes have ended. Then
+ * run->end holds what became of the lease, and the backend is the caller's again. */
 void supervise(struct supervision *run);
 
-/* Joins the thread of the watch, for which the release of the lock need not wait. */
+/* Waits for the watch thread to end, and closes what supervise_open() has opened. The lock can be
+ * released before. */
 void supervise_close(struct supervision *run);
 
 struct supervised_command {
@@ -45,14 +47,14 @@ struct supervised_command {
     struct supervision supervision; /* `due`: when the watch starts */
     struct child child;
     struct deadline look_at; /* when a check is due if the watch has not started */
-    bool warned;             /* that the guard or the watch has not started */
-    bool judged;             /* whether the command has started */
+    bool warned;             /* the user was warned that the guard or the watch has not started */
+    bool judged;             /* it is known whether the command has started */
 };
 
 struct outcome {
     bool started;  /* false: nothing ran, `error` says why */
     int signalled; /* dlock must end by this signal: it came before the start, or it came to
-                    * both and ended the command */
+                    * dlock and to the command, and ended the command */
     struct errmsg error;
     int exec_error;  /* the errno if the command was not executable */
     int status;      /* of waitpid(2) */
@@ -61,12 +63,12 @@ struct outcome {
     struct deadline over_since;
 };
 
-/* Runs the command and stops it when the lease ends or is lost. Returns once the command has
- * ended and, if it was stopped, all its descendants. If it was started, the caller releases the
- * lock, and then calls supervise_command_close(). *run must not move. */
+/* Runs the command and stops it when the lease ends or is lost. Returns once the command has ended
+ * and, if it was stopped, all its descendants have ended. If it was started, the caller releases
+ * the lock, and then calls supervise_command_close(). *run must not move. */
 void supervise_command(struct supervised_command *run, struct outcome *outcome);
 
-/* Waits for the thread and the guard, which have nothing more to do, to end. */
+/* Waits until the watch thread and the guard, which have nothing more to do, have ended. */
 void supervise_command_close(struct supervised_command *run);
 
 #endif

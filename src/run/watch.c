@@ -1,17 +1,21 @@
-/* Two threads, and what each of them owns when:
+/* A "look" asks the store whether the lock is still ours.
+ *
+ * Two threads, and what each of them owns when:
  *
  *   backend (its connection, its file)  the main thread until watch_start(), the
  *                            watch thread until watch_take(), the main thread
  *                            again. Never both, so no mutex is needed: watch->owner
- *                            says which. As long as dlock cannot start the watch
- *                            thread, the main thread looks (watch_look_alone()).
+ *                            says which thread has the backend. As long as dlock
+ *                            cannot start the watch thread, the main thread looks
+ *                            (watch_look_alone()).
  *   watch->lease             a copy; it belongs to the thread that has the backend.
  *   watch->state             both, under the mutex. Written by the thread that has
  *                            the backend; news_fd shows that there is something to read.
  *   watch->quit              both: set once, before quit_fd is written.
- *   what the thread polls    the thread, until it is joined: quit_fd, beat_fd and
- *                            store_fd. The last is a copy, because the main thread
- *                            may close the backend's own while the thread sleeps.
+ *   what the thread polls    the watch thread, until it is joined: quit_fd, beat_fd
+ *                            and store_fd. store_fd is a copy of the backend's
+ *                            descriptor, which the main thread may close while the
+ *                            watch thread sleeps.
  *   the heartbeat's socket   both: the thread that reads a message owns it, and no
  *                            message is read twice.
  *   the command              the main thread alone: it sends every signal and
@@ -37,21 +41,22 @@
  *   6. The command ends -> the main thread takes the backend: see below.
  *   7. The whole process was frozen -> on waking, the main thread's timer and the
  *      watch thread's wait are both over. Whichever thread runs first, the main
- *      thread reads the boot clock before it accepts any end of the command.
+ *      thread reads the boot clock before it accepts that the command ended in time.
  *
  * The main thread takes the backend when the command has ended. The release must not wait for a
- * thread to wake up and end, so `owner` is swapped from ASLEEP to TAKEN in one step, and the thread
- * is joined after the release. Orders:
- *   1. The thread sleeps -> TAKEN -> when the thread wakes, for whatever reason, its own swap from
- *      ASLEEP to BUSY fails, and it ends without touching anything.
- *   2. The thread has published a state, such as a new deadline, and sleeps -> TAKEN -> the main
- *      thread reads that state, even if it has not read news_fd yet.
- *   3. A notification has come, and the thread has not swapped yet -> TAKEN -> no thread reads the
- *     notification. The compare-and-delete of the release decides, and a loss counts.
- *   4. The thread has swapped -> it is BUSY -> the main thread writes quit_fd, which ends every
- *      wait of the thread, joins it, and reads the last state: a loss that the last look has
+ * thread to wake up and end, so the main thread swaps watch->owner from ASLEEP to TAKEN in one
+ * step, and joins the thread after the release. Orders:
+ *   1. The thread sleeps -> the main thread swaps -> when the thread wakes, for whatever reason,
+ *      its own swap from ASLEEP to BUSY fails, and it ends without touching anything.
+ *   2. The thread has published a state, such as a new deadline, and sleeps -> the main thread
+ *      swaps, and reads that state, even if it has not read news_fd yet.
+ *   3. A notification has come, and the thread has not swapped to BUSY yet -> the main thread
+ *      swaps, and no thread reads the notification. The compare-and-delete of the release decides
+ *      whether the lock was lost.
+ *   4. The thread has swapped to BUSY -> the main thread cannot swap. It writes quit_fd, which ends
+ *      every wait of the thread, joins it, and reads the last state: a loss that the last look has
  *      found counts.
- *   5. The thread has ended by itself -> BUSY, and the join returns at once.
+ *   5. The thread has ended by itself -> `owner` is BUSY, and the join returns at once.
  *
  * A notification from the store only means that something may have changed; the next
  * look decides. Orders:
@@ -70,8 +75,8 @@
  *   1. Many beats in a short time -> one extension, beat_interval() after the last
  *      extension. No beat is forgotten: `beat` stays set until an extension succeeds.
  *   2. A beat before the last look, at `stop` -> that look extends.
- *   3. A beat after the last look -> the watch sends the extension, but once the main thread
- *      has sent the stop signal, it never takes the stop back.
+ *   3. A beat after the last look -> the watch sends the extension, but a main thread that has
+ *      sent the stop signal never takes the stop back.
  */
 #include "run/watch.h"
 
@@ -93,8 +98,8 @@ static const struct duration retry_interval = {500 * NS_PER_MS};
  * the lock again and again does not keep dlock busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
-/* If the main thread has to look, how often it does so, because the store does not notify it, and
- * how long each of its looks may take. */
+/* If the main thread has to look: how often it does so, because the store does not notify the main
+ * thread, and how long each of its looks may take. */
 static const struct duration alone_interval = {1 * NS_PER_S};
 
 /* The interval between looks while nothing happens. */
@@ -128,8 +133,9 @@ static void tell(int fd)
         continue;
 }
 
-/* Sets *note to what is new for -v: once that the store cannot notify dlock, and every change in
- * the state of the lock. If both are new, the change follows after the next look. */
+/* Sets *note to the next message for -v, if there is one: that the store cannot notify dlock
+ * (once), or how the lock is held (backend->note), whenever that has changed. If both are new, the
+ * change is reported after the next look. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot,
@@ -183,7 +189,7 @@ static struct duration grace_of(const struct watch *watch)
     return lease_grace(watch->lease.set, watch->grace);
 }
 
-/* When the watch looks for the last time, as long as the lease is unchanged. */
+/* When the watch looks for the last time before the stop, unless the lease changes. */
 static struct deadline stop_time(const struct watch *watch)
 {
     return deadline_minus(watch->lease.deadline, grace_of(watch));
@@ -229,7 +235,8 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
 }
 
 /* Waits until the next look is due: at `until`, or when the store reports that something has
- * happened, but not within news_interval of the last look. False as wait_until(). */
+ * happened, but not within news_interval of the last look. False in the cases in which wait_until()
+ * returns false. */
 static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
@@ -238,7 +245,8 @@ static bool pause_until(struct watch *watch, struct deadline until)
 
     if (news.by.boot_ns > 0)
         until = deadline_earlier(until, news.by);
-    /* Without news, store_fd must not keep open what the backend has closed. */
+    /* If the backend has no descriptor now, store_fd must not keep open one that the backend has
+     * closed. */
     bool copied = dup3(news.fd >= 0 ? news.fd : watch->quit_fd, watch->store_fd, O_CLOEXEC) >= 0;
     if (!told && !wait_until(watch, until, copied ? watch->store_fd : -1, &told))
         return false;
@@ -263,8 +271,8 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
 }
 
 /* Looks at the store once, for at most `most`. Returns when the next look is due, at most `most`
- * from now; NEVER: no further look. What a look finds after the last one changes nothing: the main
- * thread is stopping the command, or has warned that the command runs on. */
+ * from now; NEVER: no further look. Looks after the last look before the stop change nothing: the
+ * main thread is already stopping the command, or has warned that the command runs on. */
 static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};
@@ -318,7 +326,7 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
     bool beats = watch->heartbeat->fd >= 0;
     watch->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch->store_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* reserved */
+    watch->store_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* reserved for pause_until() */
     watch->beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     watch->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     watch->state = (struct watch_state){

@@ -1,5 +1,5 @@
-/* The helper thread that watches the lease while the command runs. Only a heartbeat of the
- * command makes it extend the lease. */
+/* The helper thread that watches the lease while the command runs. The thread extends the lease
+ * only after a heartbeat of the command. */
 #ifndef DLOCK_RUN_WATCH_H
 #define DLOCK_RUN_WATCH_H
 
@@ -16,15 +16,15 @@
  * WATCHDOG=1 as long as it makes progress. */
 struct watchdog {
     int fd;        /* readable when the command has sent something; -1: none */
-    char name[64]; /* in the form of NOTIFY_SOCKET */
+    char name[64]; /* as it stands in NOTIFY_SOCKET */
 };
 
 /* Opens the socket under a unique name: `id` is part of it. False with *why set. */
 bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why);
 void watchdog_close(struct watchdog *heartbeat);
 
-/* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the command's environment: `interval`, or the
- * service manager's own if that is shorter. */
+/* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the command's environment. WATCHDOG_USEC is `interval`,
+ * or the service manager's own interval if that is shorter. */
 void watchdog_export(struct environment *environment, const struct watchdog *heartbeat,
                      struct duration interval);
 
@@ -41,18 +41,18 @@ enum watch_verdict {
 
 struct watch_state {
     enum watch_verdict verdict;
-    struct deadline deadline; /* of the lease, even if it was changed from outside */
-    struct duration set;      /* what the lease was last set to */
+    struct deadline deadline; /* of the lease, even if another process changed the lease */
+    struct duration set;      /* the length that the lease was last set to */
     int64_t end_ms;           /* the end as last set, on the store's clock */
-    struct errmsg why;        /* of WATCH_LOST, WATCH_RELEASED; of WATCH_ENDING without an answer */
-    struct errmsg note;       /* the last message for -v */
-    int notes;                /* how many there were */
+    struct errmsg why;  /* of WATCH_LOST, WATCH_RELEASED; of WATCH_ENDING if the store is silent */
+    struct errmsg note; /* the last message for -v */
+    int notes;          /* how many such messages there were */
 };
 
 /* Which thread has the backend. */
 enum watch_owner {
     WATCH_TAKEN,  /* the main thread */
-    WATCH_ASLEEP, /* the watch thread, which waits; the main thread may take it */
+    WATCH_ASLEEP, /* the watch thread, which waits; the main thread may take the backend */
     WATCH_BUSY,   /* the watch thread */
 };
 
@@ -64,16 +64,16 @@ struct watch {
     const struct watchdog *heartbeat; /* read before the last look; its fd -1: none */
     const struct notify *notify;      /* receives the messages of the heartbeat's socket */
     /* run/watch.c's own: */
-    atomic_int owner;         /* enum watch_owner */
-    int news_fd;              /* to the main thread: the state has changed */
-    int quit_fd;              /* to the watch thread: quit */
-    atomic_bool quit;         /* the same, for code that cannot wait for it */
-    int beat_fd;              /* to the watch thread: the command makes progress */
-    int store_fd;             /* the thread's own copy of the backend's descriptor for news */
-    bool beat;                /* the thread's own: it has not acted on a heartbeat yet */
+    atomic_int owner; /* enum watch_owner */
+    int news_fd;      /* to the main thread: the state has changed */
+    int quit_fd;      /* to the watch thread: quit */
+    atomic_bool quit; /* the same, for a thread that cannot poll quit_fd */
+    int beat_fd;      /* to the watch thread: the command makes progress */
+    int store_fd;     /* the thread's own copy of the backend's descriptor for news */
+    bool beat;        /* the thread's own: there was a heartbeat that it has not acted on yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
     bool said_cannot;         /* the thread's own: it said that the store cannot notify us */
-    struct errmsg stands;     /* the thread's own: the note that it reported last; "": none */
+    struct errmsg stands; /* the thread's own: the backend's note that it reported last; "": none */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
@@ -95,18 +95,18 @@ enum lock_result watch_start(struct watch *watch, struct errmsg *why);
  * is over. */
 struct deadline watch_look_alone(struct watch *watch);
 
-/* The state at this moment; drains news_fd. */
+/* The state at this moment. After this, news_fd is readable only if the state changes again. */
 struct watch_state watch_read(struct watch *watch);
 
 /* The command makes progress: extends its lease by its TTL. */
 void watch_beat(const struct watch *watch);
 
-/* Takes the backend back. Waits for the thread only if it is just using the backend; a sleeping
- * thread ends only in watch_close(). Returns the last state. */
+/* Takes the backend back. Waits for the thread only if the thread is using the backend at this
+ * moment; a sleeping thread ends only in watch_close(). Returns the last state. */
 struct watch_state watch_take(struct watch *watch);
 
-/* The latest time at which the watch has its last answer, before the deadline. Until then, the
- * main thread lets the watch decide whether the command is stopped. */
+/* The time, before the deadline, by which the watch has the answer to its last look. Until then,
+ * the main thread lets the watch decide whether the command is stopped. */
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
 
 #endif

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* For these two clocks, clock_gettime(2) fails only if a filter blocks system calls. A process that
- * does not know when its lease ends must not hold one. So dlock exits: the command is killed with
- * dlock, and the lock expires by itself. */
+/* For CLOCK_BOOTTIME and CLOCK_REALTIME, clock_gettime(2) fails only if a filter blocks system
+ * calls. A process that does not know when its lease ends must not hold one. So dlock exits: the
+ * command is killed with dlock, and the lock expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
     static const char text[] =

@@ -185,10 +185,10 @@ char *duration_format(struct duration d, char *text, size_t size);
 char *duration_rounded(struct duration d, char *text, size_t size);
 
 /* Like duration_rounded(), for an estimate: without seconds from ten minutes on, below that in
- * steps of ten. */
+ * steps of ten seconds. */
 char *duration_about(struct duration d, char *text, size_t size);
 
-/* Enough for each of them. */
+/* Enough for the text of each of these functions. */
 #define DURATION_TEXT_SIZE 48
 
 #endif

@@ -1,6 +1,6 @@
-/* OpenSSL 3, opened only if TLS or a hashed name needs it, because loading it takes as long as
- * the rest of a short run. Nothing else in the program calls dlopen(3). A static build has it
- * inside. */
+/* OpenSSL 3, opened only if TLS or a hashed name needs it, because loading it takes as long as the
+ * rest of a short run. Nothing else in the program calls dlopen(3). A static build contains
+ * OpenSSL. */
 #ifndef DLOCK_UTIL_DL_OPENSSL_H
 #define DLOCK_UTIL_DL_OPENSSL_H
 

@@ -95,8 +95,8 @@ static bool pipe_has_more(int fd, struct deadline until)
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* A pipe has this much time, because its writer may be a command that fetches the secret from
- * elsewhere. */
+/* Reads a pipe for 30 s at most. It does not give up sooner, because the writer may be a command
+ * that fetches the secret from elsewhere. */
 static bool read_all(struct secret *secret, int fd)
 {
     struct deadline until = deadline_after(DURATION_S(30));

@@ -9,15 +9,15 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* Calls openat(2), without waiting for a pipe, and fstat(2). A new file has the mode 0600, whatever
- * the umask. -1 with errno. */
+/* Calls openat(2), without waiting for the other end of a pipe, and fstat(2). A new file has the
+ * mode 0600, whatever the umask. -1 with errno. */
 int file_open(int dir, const char *path, int flags, struct stat *status);
 
 /* Closes the descriptor, if it is not -1, and sets it to -1; keeps errno. */
 void fd_close(int *fd);
 
-/* Returns text: the user's name, or the number if there is none. Only for failures, because it may
- * load and query a directory service. */
+/* Returns text: the user's name, or the number if there is none. Only for messages about failures,
+ * because the look-up may load and query a directory service. */
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 

@@ -78,7 +78,7 @@ bool utf8_reorders(const char *text, size_t length)
 }
 
 /* Judges by the locale's name, because setlocale(3) takes longer than the rest of the start. If no
- * locale is set, as in units and cron jobs, text is UTF-8, as in systemd. */
+ * locale is set, as in units and cron jobs, dlock takes text for UTF-8, as systemd does. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -250,7 +250,7 @@ size_t mbwidth_fit(const char *text, int columns, int *used)
 /* --- signals -------------------------------------------------------------- */
 
 /* A table, because only glibc has sigabbrev_np(3). If a signal has several names, dlock shows the
- * last one. */
+ * last one in the table. */
 static const struct named_signal {
     const char *name;
     int number;

@@ -14,7 +14,7 @@ char *text_copy(char *target, size_t size, const char *source);
  * is none (overlong, surrogate, cut off). */
 size_t utf8_length(const char *text, size_t left);
 
-/* True if the valid character of `length` bytes at text is C0, DEL or C1. */
+/* True if the valid character of `length` bytes at text is a control character: C0, DEL or C1. */
 bool utf8_is_control(const char *text, size_t length);
 
 /* True if the character is invisible but moves other characters. Such characters have 2 or 3
@@ -23,8 +23,8 @@ bool utf8_reorders(const char *text, size_t length);
 
 /* Writes source so that it cannot disturb a terminal or a log: control characters, characters that
  * change the direction of writing, and bytes that are not UTF-8 become \xHH. In a locale without
- * UTF-8, so does every byte that is not ASCII. A backslash stays. The result is cut to what fits,
- * and always ends in NUL. Returns target. */
+ * UTF-8, every byte that is not ASCII becomes \xHH too. A backslash stays. The result is cut to
+ * what fits, and always ends in NUL. Returns target. */
 char *text_escape(char *target, size_t size, const char *source);
 
 /* Percent-encodes every byte that is a control character, '%', or in `also`. Returns the length of
