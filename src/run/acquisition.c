@@ -290,7 +290,7 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     wait->tried = deadline_now();
     /* With -n, if dlock now waits for a guard, its first request was already counted. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
-    if (wait->request.waits) /* with -n, the time went by in requests, not in a wait */
+    if (wait->request.waits) /* with -n, the time went by before the store answered */
         wait->request.waited = deadline_gap(wait->start, wait->tried);
     enum lock_result result =
         backend->take(backend, &wait->request, &lock->lease, &wait->holder, bound, why);

@@ -162,7 +162,7 @@ ends_with() {
     fails_with 64 'more than 15 servers' dlock -r "$(printf 'unix:///%s ' {1..16})" job touch "$T/ran"
     fails_with 64 'URL 2: ftp:// is an unknown scheme' dlock -r unix:///a -r ftp://x -r unix:///b job touch "$T/ran"
     DLOCK_REDIS="unix:///a unix:///b" fails_with 78 'DLOCK_REDIS: a quorum needs at least 3 servers, not 2' dlock job touch "$T/ran"
-    DLOCK_REDIS="unix:///a unix:///b unix:///c" fails_with 64 '--slots: a quorum cannot count' \
+    DLOCK_REDIS="unix:///a unix:///b unix:///c" fails_with 64 '--slots: a quorum cannot limit' \
         dlock --slots=2 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

@@ -40,10 +40,8 @@ struct record {
     int64_t fence;
     struct duration ttl;      /* TTL of the take */
     struct deadline expires;  /* on the clock of the boot with the id holder.boot_id */
-    struct deadline hold;     /* on the same clock: until then others are kept out, even if the
-                               * holder has ended */
-    struct duration remember; /* how long the run is remembered; 0: not at all, or the run is
-                               * already recorded */
+    struct deadline hold;     /* likewise: others are kept out until then, even without a process */
+    struct duration remember; /* how long the run is remembered; 0: not, or already recorded */
     struct duration once_per; /* as requested: how long once_per needs the success of this run */
     struct holder holder;     /* with `kept` set, the lock was released, and only `hold` counts */
 };
@@ -131,9 +129,8 @@ bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
 bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place);
 
 /* Unlocks everything, leaves the critical section, and wakes the first waiter, which is notified
- * when a process closes the file. To wake it, this function opens and closes the file once more:
- * closing our own descriptor notifies no process while the command's guard has the file open,
- * too. */
+ * when a process closes the file: this function opens and closes the file once more, because the
+ * command's guard may still have it open. */
 void lock_file_unlock(const struct lock_file *file);
 
 /* The locks of waiters, which belong to queue.c, start at this byte. */
@@ -242,8 +239,7 @@ void search_add(struct lease_search *search, const struct lock_place *place,
 /* The holders of a lock file, and whether a request may join them: the rules of the modes.
  *
  *   An exclusive request waits for all holders; any request waits for an exclusive holder.
- *   Shared requests join shared holders only. A request for a slot joins holders of slots if it
- *     names the same number of slots as they do.
+ *   Shared requests join shared holders only. Slots join slots if both give the same total.
  *   The holders set the mode in force. While the first waiter wants another mode, no further
  *     holder is admitted, so that the last holder eventually leaves.
  *   An owner token holds a lock at most once.
@@ -256,8 +252,7 @@ void place_map_set(struct place_map *map, int place, bool taken);
 
 struct survey {
     int held;                      /* number of holders, without our own place */
-    int released;                  /* number of places that were released from outside, and that
-                                    * their holders still have locked */
+    int released;                  /* released by others, and still locked by their holders */
     struct lock_place first, last; /* the holders whose leases end first and last */
     struct place_map taken;        /* the places that are locked or held */
     bool acquired;                 /* there is a record of a detached lease */
@@ -305,8 +300,7 @@ struct turn {
     uint64_t word;  /* as it was read */
     int64_t number; /* the head's number */
     bool lost;      /* the head has lost its turn */
-    bool room;      /* there was room for the head; if not, the head waits for room and keeps others
-                     * out */
+    bool room;      /* there was room for the head; if not, it keeps others out until there is */
     uint32_t ms;    /* when the turn began; 0: it is lost */
 };
 #define TURN_MS_MASK ((UINT32_C(1) << 31) - 1)
@@ -327,10 +321,8 @@ struct duration turn_length(int place);
 enum turn_step {
     TURN_LASTS,   /* nothing: `next` has its turn */
     TURN_BEGINS,  /* the turn of `next` begins now */
-    TURN_PASSES,  /* all waiters before `next` have lost their turn; that of `next` begins at the
-                   * next look */
-    TURN_IS_OVER, /* nothing yet: the turn of `next` is over, too; the waiter after `next`
-                   * decides */
+    TURN_PASSES,  /* all before `next` have lost their turn; that of `next` begins at the next look */
+    TURN_IS_OVER, /* nothing yet: the turn of `next` is over, too; the waiter after it decides */
 };
 struct waiter_seen {
     int place; /* 0: the head */
@@ -377,9 +369,8 @@ struct run_slot {
     uint64_t hash;      /* of the lock's key */
     int64_t kept_until; /* wall clock, ms */
     int64_t failures, runs;
-    char text[976]; /* the key, the last run, the last success, the fence of that success, and until
-                     * when once_per needs the success; each ends in NUL; "": not kept, or
-                     * unknown */
+    char text[976]; /* the key, the last run, the last success, its fence, and until when once_per
+                     * needs it; each ends in NUL; "": not kept, or unknown */
 };
 
 /* The history of an entry's lock, in its own page. */
@@ -494,8 +485,7 @@ struct store {
     struct memory memory;
     char boot_id[sizeof((struct holder *)0)->boot_id]; /* "": not read yet */
     bool unrecorded;                                   /* there was no room to record a run */
-    char text[LOCK_RECORD_MOST];                       /* buffer for the record of a file; one file
-                                                        * uses it at a time */
+    char text[LOCK_RECORD_MOST];                       /* a record of the file that is in use */
 };
 
 void store_close(struct store *store);
