@@ -321,7 +321,7 @@ struct duration turn_length(int place);
 enum turn_step {
     TURN_LASTS,   /* nothing: `next` has its turn */
     TURN_BEGINS,  /* the turn of `next` begins now */
-    TURN_PASSES,  /* all before `next` have lost their turn; that of `next` begins at the next look */
+    TURN_PASSES,  /* all before `next` have lost their turn; its own begins at the next look */
     TURN_IS_OVER, /* nothing yet: the turn of `next` is over, too; the waiter after it decides */
 };
 struct waiter_seen {
