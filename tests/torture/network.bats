@@ -110,7 +110,7 @@ P
     echo "$output"
     [ "$status" -eq 0 ]
     grep -qE '^quorum3: [1-9][0-9]* takes, .*, 0 overlaps, 0 wrong$' <<<"$output"
-    grep -qE '^  faults: delay-one [0-9]+, freeze-minority [0-9]+, kill-minority [0-9]+, partition-replies-minority [0-9]+$' <<<"$output"
+    grep -qE '^  faults drawn: delay-one [0-9]+, freeze-minority [0-9]+, kill-minority [0-9]+, partition-replies-minority [0-9]+$' <<<"$output"
     not grep -q 'could not be played' <<<"$output"
 }
 
