@@ -119,17 +119,17 @@ static bool has_borrowed_rights(struct errmsg *why)
     gid_t group, effective_group, saved_group;
     if (getresuid(&user, &effective_user, &saved_user) != 0 ||
         getresgid(&group, &effective_group, &saved_group) != 0) {
-        errmsg_set(why, "cannot find out the rights of this process: %s", strerror(errno));
+        errmsg_set(why, "cannot determine the privileges of this process: %s", strerror(errno));
         return true;
     }
     if (user == effective_user && user == saved_user && group == effective_group &&
         group == saved_group && !may_have_file_capabilities())
         return false;
     errmsg_set(
-        why,
-        "dlock has more rights than its caller (set-user-ID, set-group-ID or file capabilities) "
-        "and would pass these rights to any command; nothing was done; use chmod ug-s or setcap -r "
-        "on the dlock file, and sudo(8) to run a command as another user");
+        why, "dlock has more privileges than its caller (set-user-ID, set-group-ID or file "
+             "capabilities) "
+             "and would pass them on to any command; nothing was done; use chmod ug-s or setcap -r "
+             "on the dlock file, and sudo(8) to run a command as another user");
     return true;
 }
 

@@ -170,13 +170,13 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
     return flushed(attach->out, STATUS_OK);
 }
 
-/* The target already runs under the lock: there is nothing to acquire, and nothing to guard. */
+/* The target is already running under the lock: there is nothing to acquire, and nothing to guard. */
 static int leave_to_outer(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;
     struct lease unknown = {
         .name = request->name, .key = request->key, .token = "", .mode = request->mode, .slot = -1};
-    say_verbose(attach->out, "%s already runs under the lock; nothing was acquired",
+    say_verbose(attach->out, "%s is already running under the lock; nothing was acquired",
                 attach->target.name);
     return print_lease(attach, &unknown);
 }
@@ -185,8 +185,8 @@ static void say_attached(const struct attach *attach)
 {
     char until[40];
     wall_format_local(wall_at_ms(attach->lock.lease.deadline), until, sizeof until);
-    say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until,
-               attach->target.name);
+    say_status(attach->out, "holding the lock %s for %s until %s", attach->options->name,
+               attach->target.name, until);
     say_verbose(attach->out, "attached to %s; dlock releases the lock when the process ends",
                 attach->target.name);
 }

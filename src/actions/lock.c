@@ -370,7 +370,7 @@ static bool find_held(struct target *target, int *status)
         *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     else if (found == NULL && options->name == NULL && result == LOCK_GONE)
         *status = fail(target->out, FAIL_NOT_FOUND, NOT_FOUND_STATUS,
-                       "this process does not run under a lock; give NAME and --owner");
+                       "this process is not running under a lock; give NAME and --owner");
     else if (found == NULL && options->name == NULL)
         *status = fail_result(target->out, result, &why);
     else if (found != NULL)
@@ -489,7 +489,7 @@ static bool find_owner(struct target *target, int *status)
         *status = fail_result(target->out, LOCK_INVALID, &target->unusable);
     else if (target->token[0] == '\0')
         *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
-                       "this process does not run under the lock; give the lock's token with "
+                       "this process is not running under the lock; give the lock's token with "
                        "--owner or --owner-file");
     return result == LOCK_OK && target->token[0] != '\0';
 }
@@ -512,7 +512,7 @@ static bool find_extension(struct target *target, int *status)
     if (options->ttl.ns >= target->hold_left.ns)
         return true;
     *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
-                   "--ttl: must be at least as long as the rest of --hold-at-least, %s",
+                   "--ttl: must be at least the time that is left of --hold-at-least, %s",
                    duration_rounded(target->hold_left, hold, sizeof hold));
     return false;
 }

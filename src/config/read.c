@@ -32,7 +32,7 @@ static enum settings_result apply_all(struct options *options, struct errmsg *wh
         char where[ORIGIN_TEXT_SIZE];
         if (setting->id != OPT_REDIS && strstr(setting->text, "://") != NULL &&
             url_redact_has_password(setting->text))
-            errmsg_set(why, "the value is a URL with a password, which only --redis can have");
+            errmsg_set(why, "the value is a URL with a password; only --redis may contain one");
         errmsg_prefix(why, origin_format(setting->id, setting->origin, where, sizeof where));
         hints_behind_name(options, setting->origin, why);
         return origin_result(setting->origin);

@@ -34,7 +34,7 @@ enum settings_result validate_words(const struct options *options, struct errmsg
         if (!lock_name_valid(*name, "the lock name", why))
             return SETTINGS_BAD_USAGE;
     if (!has_file && setting_in_force(&options->settings, OPT_NAME) != NULL)
-        errmsg_set(why, "--name has no effect: no --lock-file is given; give the lock's name as a "
+        errmsg_set(why, "--name has no effect without --lock-file; give the lock's name as a "
                         "word: dlock NAME -- COMMAND");
     else if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
@@ -147,14 +147,16 @@ static enum settings_result check_rules(const struct options *options, struct er
 
     bool pauses = options->action == ACTION_PAUSE || options->action == ACTION_RESUME;
     if (pauses && strpbrk(options->name, "*?[") != NULL)
-        errmsg_set(why, "--%s: names are exact; for many locks use a gate",
+        errmsg_set(why,
+                   "--%s: names are exact; for many locks use a gate, a lock that all their "
+                   "commands share",
                    option_rows[options->action].name);
     else if (options->action == ACTION_PAUSE &&
              (options->message == NULL || *options->message == '\0'))
         errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
     else if (options->action == ACTION_LIST && options->hash != HASH_NONE && options->name != NULL)
-        errmsg_set(why, "--list: names are hashed (--hash), so no pattern can match; use "
-                        "--hash=none to match the keys");
+        errmsg_set(why, "--list: names are hashed (--hash), so no pattern can match them; use "
+                        "--hash=none to match the stored keys");
     else
         return SETTINGS_OK;
     return SETTINGS_BAD_USAGE;

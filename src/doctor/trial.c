@@ -64,7 +64,8 @@ static enum lock_result take(struct trial *trial, struct errmsg *why)
 {
     enum lock_result result = ask(trial, &trial->holder, false, why);
     if (result == LOCK_HELD)
-        return errmsg_fail(why, LOCK_FOREIGN, "a lock with a random name is already held");
+        return errmsg_fail(why, LOCK_FOREIGN,
+                           "the trial lock, whose name is random, is already held");
     return result;
 }
 
@@ -188,7 +189,7 @@ static enum lock_result hand_over(struct trial *trial, struct errmsg *why)
     enum lock_result result = ask(trial, waiter, true, why);
     if (result == LOCK_HELD)
         return errmsg_fail(why, LOCK_FOREIGN,
-                           "the waiter is refused, although the lock was released");
+                           "a waiter was refused although the lock had been released");
     if (result != LOCK_OK || called)
         return result;
     trial->reported = true;

@@ -152,7 +152,7 @@ bool token_valid(const char *token, struct errmsg *why)
     /* The lock's key in Redis has this value while several holders share the lock. */
     static const char shared[] = "dlock:shared";
     if (strncmp(token, shared, strlen(shared)) == 0) {
-        errmsg_set(why, "this text marks a shared lock and cannot be an owner token");
+        errmsg_set(why, "this text is reserved for shared locks and cannot be an owner token");
         return false;
     }
     return true;

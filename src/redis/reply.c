@@ -319,7 +319,8 @@ static void explain_permission(const char *user, const char *script, const char 
         snprintf(what, sizeof what, " (missing: the command %s)", command);
     redis_error_text(error, answer, sizeof answer);
     errmsg_set(why,
-               "the server refuses the user %.60s%.200s: %s; dlock-redis(7) lists the permissions",
+               "the server refuses the user %.60s%.200s: %s; dlock-redis(7) lists the permissions "
+               "that dlock needs",
                user, what, answer);
 }
 
@@ -330,7 +331,8 @@ void redis_error_explain(const struct redis_url *url, const char *script, const 
     bool wants_login = says(error, "NOAUTH") || says(error, "unauthenticated");
     if (says(error, "wrong number of arguments for 'auth'"))
         errmsg_set(why,
-                   "the server has no users (Redis before 6.0): %.200s; remove the user %.60s from "
+                   "the server does not support users (Redis before 6.0): %.200s; remove the user "
+                   "%.60s from "
                    "the URL",
                    error, user);
     else if (says(error, "no password is set") || says(error, "without any password"))

@@ -335,7 +335,7 @@ static void note_broken(struct attempt *attempt, bool touches)
     if (++attempt->conn->listening.broken < BROKEN_MOST)
         return;
     attempt->conn->listening.broken = 0;
-    errmsg_set(&attempt->no_touches, "the connection ended when %s was tried",
+    errmsg_set(&attempt->no_touches, "the connection ended during %s",
                touches ? "CLIENT TRACKING" : "SUBSCRIBE");
     if (!touches)
         attempt->no_wake = attempt->no_touches;

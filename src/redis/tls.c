@@ -117,7 +117,7 @@ static enum lock_result open_file(const char *path, int *fd, struct stat *status
                            strerror(errno));
     if (S_ISREG(status->st_mode))
         return LOCK_OK;
-    errmsg_set(why, "%s: this is a %s, not a file with certificates or a key in PEM", path,
+    errmsg_set(why, "%s: this is a %s, not a file with certificates or a key in PEM format", path,
                S_ISDIR(status->st_mode) ? "directory" : "pipe or a device");
     close(*fd);
     return LOCK_INVALID;
@@ -543,13 +543,15 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
     session->tls->was_refused = true;
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        return errmsg_fail(why, LOCK_REFUSED,
-                           "the server certificate, or an issuer's, has expired (or this host's "
-                           "clock is wrong)");
+        return errmsg_fail(
+            why, LOCK_REFUSED,
+            "the server certificate or an issuer certificate has expired (or this host's "
+            "clock is wrong)");
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        return errmsg_fail(why, LOCK_REFUSED,
-                           "the server certificate, or an issuer's, is not valid yet (or this "
-                           "host's clock is wrong)");
+        return errmsg_fail(
+            why, LOCK_REFUSED,
+            "the server certificate or an issuer certificate is not valid yet (or this "
+            "host's clock is wrong)");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:

@@ -249,7 +249,7 @@ static void note_attachment(struct guard *guard)
 
     if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id,
                            lock->where != NULL ? lock->where : lock->kind, &lock->lease, &why))
-        say_verbose(lock->out, "%s; give --extend and --release the lock's name and --owner",
+        say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
                     why.text);
 }
 

@@ -215,8 +215,8 @@ static bool command_has_ended(void *data)
     report_start(run);
     if (child->guard_lost && end->phase == RUNNING) {
         expiry_kill(end);
-        say_error(end->out, "the guard process of --tree was killed; killing the processes that "
-                            "are left of the command");
+        say_error(end->out, "the guard process of --tree was killed; killing the command's "
+                            "remaining processes");
     } else if (child->command_ended && !had_ended && !child->ended) {
         say_verbose(end->out, "the command has ended; waiting for its descendants (--tree)");
     }

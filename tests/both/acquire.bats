@@ -37,9 +37,9 @@ print(json.dumps(state, sort_keys=True))'
     # Without a name, the innermost lock is released or extended; with a name, any of them.
     run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
     equals "$status $output" '0 done'
-    fails_with 1 'does not run under a lock' dlock --release
-    fails_with 1 'does not run under a lock' dlock --extend
-    fails_with 64 'does not run under the lock' dlock --extend job
+    fails_with 1 'is not running under a lock' dlock --release
+    fails_with 1 'is not running under a lock' dlock --extend
+    fails_with 64 'is not running under the lock' dlock --extend job
 }
 
 # bats test_tags=slow
@@ -242,7 +242,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
         sh -c 'dlock --extend 2>&1; dlock --extend job -t 2h && dlock --release job && echo ok'
     equals "$status" 0
-    [[ $output == *'this process does not run under a lock; give NAME and --owner'*ok ]]
+    [[ $output == *'this process is not running under a lock; give NAME and --owner'*ok ]]
     local where=()
     case $BACKEND in
         redis) where=(--redis="$DLOCK_REDIS") ;;

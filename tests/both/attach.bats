@@ -114,12 +114,12 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     equals "$(guards | wc -w)" 1
     end_script
     released
-    grep -q "job (pid $SCRIPT) already runs under the lock; nothing was acquired" "$T/err"
+    grep -q "job (pid $SCRIPT) is already running under the lock; nothing was acquired" "$T/err"
     equals "$(cat "$T/out")" inside
     script job <<<'dlock -v --attach job || exit; echo ran'
     run timeout 20 dlock job "$T/job"
     equals "$status" 0
-    [[ $output == *'already runs under the lock'*ran* ]]
+    [[ $output == *'is already running under the lock'*ran* ]]
     is_unguarded
     is_clean job
     script job <<<'dlock --attach job || exit; exec dlock job -- echo ran'
@@ -138,7 +138,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
         fails_with 75 '' dlock -n job true
         end_script
         released
-        equals "$(grep -cE 'already (holds|runs under) the lock' "$T/err")" 2
+        equals "$(grep -cE 'already (holds|running under) the lock' "$T/err")" 2
         equals "$(cat "$T/out")" inside
     done
 }

@@ -173,8 +173,8 @@ three_wait() {
 @test "--pause and --resume of a pattern are refused: names are exact" {
     local name
     for name in 'deploy:*' 'job?' 'job[12]'; do
-        fails_with 64 'names are exact; for many locks use a gate$' dlock --pause=1h --message=why "$name"
-        fails_with 64 'names are exact; for many locks use a gate$' dlock --resume "$name"
+        fails_with 64 'names are exact; for many locks use a gate, a lock that all their commands share$' dlock --pause=1h --message=why "$name"
+        fails_with 64 'names are exact; for many locks use a gate, a lock that all their commands share$' dlock --resume "$name"
         dlock -n "$name" true
     done
     equals "$(dlock --list)" ''

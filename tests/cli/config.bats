@@ -232,9 +232,9 @@ waits_as() {
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: must be shorter than the lease' dlock job touch "$T/ran"
     DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is an unknown scheme; expected redis://' dlock job touch "$T/ran"
-    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: the value is a URL with a password, which only --redis can have' dlock job touch "$T/ran"
+    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: the value is a URL with a password; only --redis may contain one' dlock job touch "$T/ran"
     [[ $output != *hunter2* ]]
-    fails_with 64 '"error".*the value is a URL with a password, which only --redis can have' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
+    fails_with 64 '"error".*the value is a URL with a password; only --redis may contain one' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
     [[ $output != *hunter2* ]]
     [ ! -e "$T/ran" ]
 }

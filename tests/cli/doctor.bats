@@ -286,7 +286,7 @@ without() {
     fake_redis closing=SUBSCRIBE "$T/redis.sock"
     finds 0 '^permissions tracking warn: .*: SUBSCRIBE or CLIENT TRACKING: the server closed the connection' -r "unix://$T/fake.sock"
     says '^permissions wake channel warn: '
-    says '^trial notified of a change warn: no: the connection ended when'
+    says '^trial notified of a change warn: no: the connection ended during'
     says '^trial handed over warn: .*without a notification: '
     wait_until 5 sh -c "redis-cli -s '$T/redis.sock' dbsize | grep -qx 0"
 }
@@ -424,7 +424,7 @@ without() {
     export LD_PRELOAD=$HELPERS/fault_fstatfs.so FAULT_TYPE=0x6969
     doctor --lock-dir="$T/locks"
     equals "$status" 77
-    says '^backend store fail: .* is on nfs, on which flock'
+    says '^backend store fail: .* is on nfs; flock.2. conflicts'
     : >"$T/exact"
     finds 0 '^files file system warn: nfs: the effect of flock' --lock-file="$T/exact"
 }

@@ -25,7 +25,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         run "${ATTACKER[@]}" env DLOCK_BACKEND=file DLOCK_LOCK_DIR="$OPEN/locks" "$copy" job -- touch "$OPEN/ran"
         [ "$status" -ne 0 ] || ! findmnt -nT "$T" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
         equals "$status" 77
-        [[ $output == 'dlock: dlock has more rights than its caller (set-user-ID'*'chmod ug-s'* ]]
+        [[ $output == 'dlock: dlock has more privileges than its caller (set-user-ID'*'chmod ug-s'* ]]
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --status job
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --version
         # The refusal comes before dlock reads options, variables or a configuration file.

@@ -101,7 +101,7 @@ without() {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     without stat64 rest 1 -w 300ms --lock-file="$T/file" touch "$T/ran"
     equals "$status" 69
-    [[ $output == *'cannot look at the lock file'*'Input/output error'* ]]
+    [[ $output == *'cannot examine the lock file'*'Input/output error'* ]]
     [ ! -e "$T/ran" ]
     local at
     for at in 1 2 3 4; do

@@ -232,7 +232,7 @@ elsewhere() {
             mkdir -m 1777 /run/dlock; $user /mnt/dlock job find /run -path "*dlock/[0-9]*" ! -name "*-65534" ! -name "*.lock"'
         equals "$row $status" "$row 0"
         if [ "$private" = yes ]; then
-            [[ $output == *'(PrivateTmp=)'*'use the same --lock-dir for all'$'\nstatus 78\nuse the same --lock-dir\n/run/dlock/65534' ]]
+            [[ $output == *'(PrivateTmp=)'*'use the same --lock-dir for all of them'$'\nstatus 78\nuse the same --lock-dir\n/run/dlock/65534' ]]
         else
             [[ $output == $'/tmp/dlock-65534\n/run/dlock/65534' ]]
         fi || equals "$row" "$output"
@@ -630,7 +630,7 @@ P
             dlock -v --attach $mode --lock-file='$T/exact'
             dlock -v --wait-until-free --lock-file='$T/exact'; echo \$?
             dlock --current --lock-file='$T/exact'"
-        [[ $output == in*'already runs under the lock'*'waiting would deadlock'*64*"$T/exact (file)" ]]
+        [[ $output == in*'is already running under the lock'*'waiting would deadlock'*64*"$T/exact (file)" ]]
         wait_until 10 flock -n "$T/exact" true
     done
     fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' && dlock --lock-file='$T/exact' echo in; exit \$?"

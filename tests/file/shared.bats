@@ -40,7 +40,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     within 2000 "$start"
     run timeout 20 dlock --status job # --status waits for nobody, and sees the flock(2)
     equals "$status" 0
-    fails_with 69 'another process has started to change the lock file' dlock --release --owner=x job
+    fails_with 69 'another process began to change the lock file' dlock --release --owner=x job
     kill -CONT "$(pid_of frozen)"
     wait_until 10 test -e "$T/frozen"
     fails_with 75 '' dlock -n job echo wrong
@@ -136,7 +136,7 @@ goes_on_after_the_other() {
     LD_PRELOAD=$HELPERS/fault_signal_at_pwrite.so PWRITE_SIGNAL=$STOP dlock --pause=1h --message=why job 3>&- 4>&- &
     echo $! >"$T/frozen.pid"
     wait_until 10 is_frozen frozen
-    fails_with 69 'another process has started to change the lock file' dlock --retry-for=0 --resume job
+    fails_with 69 'another process began to change the lock file' dlock --retry-for=0 --resume job
     equals "$(files)" 1
     kill -CONT "$(pid_of frozen)"
     wait "$(pid_of frozen)"

@@ -219,8 +219,8 @@ end_first() {
     for store in file redis; do
         use_store "$store"
         first "exec dlock -t 60s job -- sh -c '$stay; dlock --current >\"\$T/own\"'"
-        fails_with 64 'does not run under the lock' second dlock --release job
-        fails_with 64 'does not run under the lock' second dlock --extend -t 1s job
+        fails_with 64 'is not running under the lock' second dlock --release job
+        fails_with 64 'is not running under the lock' second dlock --extend -t 1s job
         end_first
         grep -q job "$T/own"
         rm "$T/own"

@@ -172,10 +172,10 @@ ends_with() {
     ln -s 1.sock "$T/alias.sock"
     ln -s 1.sock "$T/other.sock"
     DLOCK_REDIS="$(url 1) $(url alias) $(url other)" fails_with 78 \
-        '2 of 3 servers cannot be reached.*this is the server of another URL, under another name' dlock job touch "$T/ran"
+        '2 of 3 servers cannot be reached.*this URL leads to the same server as another URL of the quorum' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free_on 1
-    DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the server of another URL' dlock -v job true
+    DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the same server as another URL' dlock -v job true
 }
 
 @test "one server under several names is detected even if the clock is set back meanwhile" {
@@ -191,7 +191,7 @@ ends_with() {
     echo -3600 >"$T/wall_clock"
     on 1 del dlock:job
     ends_with 78 "$waiter"
-    grep -q 'this is the server of another URL, under another name' "$T/err"
+    grep -q 'this URL leads to the same server as another URL of the quorum' "$T/err"
     [ ! -e "$T/ran" ]
     is_free_on 1
 }
@@ -662,7 +662,7 @@ asked_twice() {
     quorum 3
     dlock --pause=600s --message=why job
     freeze 3
-    fails_with 69 "the end of the pause did not reach 1 of 3 servers; there, the pause may last: .*$T/3.sock.*; repeat --resume" \
+    fails_with 69 "the end of the pause did not reach 1 of 3 servers; there, the pause may continue: .*$T/3.sock.*; repeat --resume" \
         dlock --resume --retry-for=0 job
     fails_with 0 'ran' dlock -n job echo ran
     fails_with 69 "$T/3.sock" dlock --resume --retry-for=0 job # nor is it known whether the lock is paused
@@ -794,8 +794,8 @@ asked_twice() {
     on 2 del dlock:job
     fails_with 0 '' dlock -q --status job
     stop_redis 3
-    fails_with 69 ' holds the lock on 1 of 3 servers, which may be a majority' dlock --status --retry-for=0 job
-    fails_with 69 'may be a majority' dlock --wait-until-free --retry-for=0 job
+    fails_with 69 ' holds the lock on 1 of 3 servers, and perhaps on a majority' dlock --status --retry-for=0 job
+    fails_with 69 'perhaps on a majority' dlock --wait-until-free --retry-for=0 job
     [[ $(dlock --list) == *job* ]]
 }
 

@@ -207,7 +207,7 @@ reads_pipe() {
 
 @test "a server without users, or without a password, says so: the message advises to leave them out" {
     fake_redis "error=ERR wrong number of arguments for 'auth' command"
-    fails_with 77 'the server has no users .Redis before 6.0.: .*; remove the user bob from the URL' \
+    fails_with 77 'the server does not support users .Redis before 6.0.: .*; remove the user bob from the URL' \
         dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     start_redis

@@ -26,12 +26,12 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "too few replicas have the lock in time: exit 69, the command is not run, and the lock is given back" {
     start_pair
     local start=$(now)
-    fails_with 69 'only 1 of 2 replicas had the lock in time; tried once' \
+    fails_with 69 'only 1 of 2 replicas confirmed the lock in time; tried once' \
         dlock --wait-replicas=2 --connect-timeout=400ms --retry-for=0 job touch "$T/ran"
     is_free
     within 0 "$start"
     pause_replica
-    fails_with 69 'only 0 of 1 replicas had the lock in time; tried [2-9]' \
+    fails_with 69 'only 0 of 1 replicas confirmed the lock in time; tried [2-9]' \
         dlock --wait-replicas=1 --connect-timeout=300ms --retry-for=500ms job touch "$T/ran"
     resume_replica
     is_free
@@ -39,7 +39,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     # The first try counts as well, and takes no longer than --retry-for permits.
     pause_replica
     start=$(now)
-    fails_with 69 'only 0 of 1 replicas had the lock in time; tried (once|2 times)' \
+    fails_with 69 'only 0 of 1 replicas confirmed the lock in time; tried (once|2 times)' \
         dlock --wait-replicas=1 --connect-timeout=20s --retry-for=1s job touch "$T/ran"
     within 5000 "$start"
     resume_replica

@@ -237,7 +237,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     fails_with 77 'is not for the name 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
     within 5000 "$start" # an outage is retried for ten seconds
     show_certificate expired
-    fails_with 77 'the server certificate, or an issuer.s, has expired' dlock -r "$URL" job touch "$T/ran"
+    fails_with 77 'the server certificate or an issuer certificate has expired' dlock -r "$URL" job touch "$T/ran"
     run dlock --json -r "$URL" job touch "$T/ran"
     [[ $status = 77 && $output == *'"code":"NOT_PERMITTED"'* ]]
     make_key "$CERTS/early.key"

@@ -149,7 +149,7 @@ E
 @test "a proxy that closes the connection on CLIENT TRACKING: the lock is polled, and -v says so" {
     start_redis
     fake_redis closing=TRACKING "$T/redis.sock"
-    checks_instead "$FAKE" 'the connection ended when CLIENT TRACKING was tried'
+    checks_instead "$FAKE" 'the connection ended during CLIENT TRACKING'
 }
 
 # --- what others do to the key -----------------------------------------------

@@ -16,7 +16,7 @@ CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake was not answered in time",
-            "its lease ended before the answer arrived", "had the lock in time")
+            "its lease ended before the answer arrived", "confirmed the lock in time")
 # How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
 # In addition to --retry-for: connecting, the queue, and the machine.

@@ -174,7 +174,7 @@ TEST(test_tokens)
         {"a\n", "only printable ASCII"},
         {"a\x7F", "only printable ASCII"},
         {"\xC3\xBC", "only printable ASCII"},
-        {"dlock:shared", "this text marks a shared lock and cannot be an owner token"},
+        {"dlock:shared", "this text is reserved for shared locks and cannot be an owner token"},
     };
     FOR_ROWS(row, rows)
     {

@@ -474,7 +474,7 @@ TEST(test_wrong_values)
         {"--lock-file=", "--lock-file: '': the path is empty"},
         {"--owner=", "--owner: 0 bytes long"},
         {"--owner=a%20b", "--owner: only printable ASCII"},
-        {"--owner=dlock:shared", "--owner: this text marks a shared lock"},
+        {"--owner=dlock:shared", "--owner: this text is reserved for shared locks"},
         {"--scope=", "--scope: the scope is empty"},
         {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
         {"--lock-file=/f --backend=redis", "--lock-file: needs the file backend"},
@@ -578,13 +578,14 @@ TEST(test_wrong_words)
         {"--lock-file=/f --", "no command given; usage: dlock [OPTIONS] --lock-file=PATH [--]"},
         {"--lock-file=/f --name= true", "the lock name is empty"},
         {"--name=x job true",
-         "--name has no effect: no --lock-file is given; give the lock's name as a word"},
-        {"--name=x -- true", "--name has no effect: no --lock-file is given"},
-        {"--name=x --status job", "--name has no effect: no --lock-file is given"},
+         "--name has no effect without --lock-file; give the lock's name as a word"},
+        {"--name=x -- true", "--name has no effect without --lock-file"},
+        {"--name=x --status job", "--name has no effect without --lock-file"},
         {"--lock-file=/f --name=x --current", "--name has no effect with --current"},
         {"--acquire --lock-file=/f", "--acquire needs a record of the lock, and dlock stores none"},
         {"--list --lock-file=/f", "--list needs a record of the lock, and dlock stores none"},
-        {"--list --hash=sha256 a*", "--list: names are hashed (--hash), so no pattern can match"},
+        {"--list --hash=sha256 a*",
+         "--list: names are hashed (--hash), so no pattern can match them"},
     };
     FOR_ROWS(row, rows)
     {

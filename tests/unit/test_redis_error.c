@@ -241,7 +241,8 @@ TEST(test_logins)
         const char *user, *error, *why;
     } rows[] = {
         {"bob", "ERR wrong number of arguments for 'auth' command",
-         "the server has no users (Redis before 6.0): ERR wrong number of arguments for 'auth' "
+         "the server does not support users (Redis before 6.0): ERR wrong number of arguments for "
+         "'auth' "
          "command; remove the user bob from the URL"},
         {"", "ERR Client sent AUTH, but no password is set",
          "the server requires no password, but the URL has one"},

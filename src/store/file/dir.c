@@ -95,7 +95,7 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     struct fs_type type;
     struct stat status;
     if (fstat(dir->fd, &status) != 0)
-        return errmsg_fail(why, LOCK_SYSTEM, "cannot look at the lock directory %s: %s", dir->path,
+        return errmsg_fail(why, LOCK_SYSTEM, "cannot examine the lock directory %s: %s", dir->path,
                            strerror(errno));
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
     if (!lock_dir_may_use(&status))
@@ -105,8 +105,9 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE)
         return errmsg_fail(
             why, LOCK_REFUSED,
-            "the lock directory %.300s is on %s, on which flock(2) locks all bytes of a "
-            "file; use a --lock-dir on a local disk or tmpfs, --lock-file or Redis",
+            "the lock directory %.300s is on %s; flock(2) conflicts there with the byte-range "
+            "locks that dlock needs; use a --lock-dir on a local disk or tmpfs, or --lock-file, "
+            "or Redis",
             dir->path, type.name);
     return LOCK_OK;
 }
@@ -137,8 +138,9 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
     if (dir->place == LOCK_DIR_TMP && tmp_is_private())
         return errmsg_fail(
             why, LOCK_INVALID,
-            "the lock directory would be in this unit's private /tmp (PrivateTmp=), and other "
-            "processes of this user cannot see locks there; use the same --lock-dir for all");
+            "the lock directory would be in this unit's private /tmp (PrivateTmp=); other "
+            "processes of this user would not see its locks there; use the same --lock-dir for "
+            "all of them");
     if (path == NULL)
         lock_dir_default(dir->place, dir->path, sizeof dir->path);
     else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)

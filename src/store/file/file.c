@@ -99,7 +99,7 @@ enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
         found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES);
 
     if (!gone && (found != 0 || (ours.st_ino == 0 && fstat(file->fd, &ours) != 0)))
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot look at the lock file %s: %s", file->path,
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot examine the lock file %s: %s", file->path,
                            strerror(errno));
     if (gone || ours.st_dev != there.st_dev || ours.st_ino != there.st_ino)
         return errmsg_fail(why, LOCK_GONE, "the lock file %s was removed or replaced", file->path);
@@ -138,7 +138,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
         if (deadline_passed(until))
             return errmsg_fail(
                 why, LOCK_UNAVAILABLE,
-                "another process has started to change the lock file %s and does not finish",
+                "another process began to change the lock file %s and has not finished",
                 file->path);
         if (ppoll(&cancel, 1, &pause, NULL) > 0)
             return LOCK_CANCELLED;

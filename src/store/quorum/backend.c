@@ -123,8 +123,8 @@ static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose
     if (most + unknown >= quorum->need) {
         *least = most;
         errmsg_set(&quorum->note,
-                   "another client holds the lock on %d of %d servers, which may be a majority: %d "
-                   "of %d servers cannot be reached",
+                   "another client holds the lock on %d of %d servers, and perhaps on a "
+                   "majority, because %d of %d servers cannot be reached",
                    most, quorum->count, unknown, quorum->count);
         errmsg_set(why, "%s", quorum->note.text);
         return purpose == LOOK_LIST ? LOCK_OK : LOCK_UNAVAILABLE;
@@ -322,7 +322,7 @@ static enum lock_result quorum_pause(struct backend *backend, const char *key,
     if (quorum_count(quorum, RESULT_OK | RESULT_PAST) < quorum->need)
         return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
     if (pause->left.ns == 0 &&
-        quorum_note_unreached(quorum, "the end of the pause", "the pause may last"))
+        quorum_note_unreached(quorum, "the end of the pause", "the pause may continue"))
         return errmsg_fail(why, LOCK_UNAVAILABLE, "%s; repeat --resume", quorum->note.text);
     if (quorum_count(quorum, RESULT_OK) > 0)
         return LOCK_OK;

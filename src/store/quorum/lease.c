@@ -158,7 +158,7 @@ static enum lock_result ask_take(struct quorum_member *member, void *about, stru
 
     if (strcmp(holder->take_id, quorum->take_id) == 0)
         return errmsg_fail(&member->why, LOCK_INVALID,
-                           "%s: this is the server of another URL, under another name",
+                           "%s: this URL leads to the same server as another URL of the quorum",
                            member->url);
     *holder = (struct holder){.expires = holder->expires, .left = holder->left};
     return LOCK_HELD;

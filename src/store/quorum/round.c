@@ -91,8 +91,7 @@ enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why
     if (quorum->cut_fd >= 0 && quorum->cancel_fd >= 0 &&
         epoll_ctl(quorum->cancel_fd, EPOLL_CTL_ADD, quorum->cut_fd, &event) == 0)
         return LOCK_OK;
-    return errmsg_fail(why, LOCK_SYSTEM,
-                       "cannot create the file descriptors for asking the servers: %s",
+    return errmsg_fail(why, LOCK_SYSTEM, "cannot create file descriptors for the servers: %s",
                        strerror(errno));
 }
 

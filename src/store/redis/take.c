@@ -344,7 +344,7 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
         return redis_conn_nonsense(&redis->conn, why);
     if (reply->integer >= wanted)
         return LOCK_OK;
-    return errmsg_fail(why, LOCK_UNAVAILABLE, "only %lld of %d replicas had the lock in time",
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "only %lld of %d replicas confirmed the lock in time",
                        reply->integer, wanted);
 }
 
