@@ -6,18 +6,18 @@
 #include "util/message.h"
 
 /* dlock NAME COMMAND, the main job: takes the lock, runs the command under it, and releases the
- * lock. Does not return if a signal ended the wait: this process dies by that signal. */
+ * lock. If a signal ends the wait, this process dies by that signal instead of returning. */
 int action_run(const struct options *options, struct messages *out);
 
-/* Act on a lock without running a command. */
+/* These actions work on a lock without running a command. */
 int action_acquire(const struct options *options, struct messages *out);
 int action_extend(const struct options *options, struct messages *out);
 int action_release(const struct options *options, struct messages *out);
 int action_force_release(const struct options *options, struct messages *out);
 int action_pause(const struct options *options, struct messages *out); /* and --resume */
 
-/* Takes a lock for the life of another process, by default the calling script: leaves a guard
- * process that holds and watches the lock. */
+/* Takes a lock for the life of another process, by default the calling script. A guard process
+ * stays behind, and holds and watches the lock. */
 int action_attach(const struct options *options, struct messages *out);
 
 /* Actions that only look at locks. They take no lock and do not disturb other processes. */

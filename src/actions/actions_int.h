@@ -15,12 +15,12 @@
 
 /* --- open_backend.c --------------------------------------------------------- */
 
-/* Makes the key: PREFIX + NAME, or PREFIX + the digest of NAME (--hash). LOCK_OK; otherwise *why is
- * set, by secret_read() or lock_name_digest(). */
+/* Makes the key: PREFIX + NAME, or PREFIX + the digest of NAME (--hash). Returns LOCK_OK, or a
+ * failure with *why set. */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why);
 
-/* Like lock_key_of(). False: the failure has been reported, and *status is the exit status. */
+/* Like lock_key_of(), but also reports a failure. False: *status is the exit status. */
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
                    const struct messages *out, int *status);
 
@@ -30,8 +30,8 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status);
 
-/* Like backend_choose(), but does not report a failure; with `out` NULL prints nothing at all.
- * LOCK_OK; otherwise *why holds the reason and *status the exit status. */
+/* Like backend_choose(), but does not report a failure. If `out` is NULL, prints no warning either.
+ * Returns LOCK_OK; otherwise *why is the reason, and *status is the exit status. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why);
 
@@ -39,25 +39,26 @@ enum lock_result backend_open(struct backend **backend, const struct options *op
 enum lock_result backend_open_fallback(struct backend **backend, const char *lock_dir,
                                        struct errmsg *why);
 
-/* Like backend_choose(), but opens a store of this kind ("redis" or "file") whatever --backend
- * says, and without warnings: an outer dlock has its lock in that store. */
+/* Like backend_choose(), but for the lock of an outer dlock: opens a store of this kind ("redis" or
+ * "file"), whatever --backend says, and prints no warning. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);
 
-/* Makes, with options_under(), the options by which dlock finds the lock of this line of
- * DLOCK_HELD. LOCK_GONE: the line is not about the lock that the options name, or the command line
- * requests a store of another kind. Otherwise the results of lock_key_of(). Call
+/* Makes the options with which dlock finds the lock of this line of DLOCK_HELD (see
+ * options_under()). Returns LOCK_GONE if the options name a different lock, or if the command line
+ * requests a different kind of store. Otherwise returns LOCK_OK, or a failure with *why set. Call
  * options_under_free() in every case. */
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
-/* Looks in DLOCK_HELD for the lock that the options name. LOCK_OK: DLOCK_HELD has the lock, and the
- * store confirms it: *backend is that store, *under are its options, `key` is the lock's key and
- * *outer is what the store reports. LOCK_GONE: DLOCK_HELD has no such lock. A line whose lock has
- * ended, or whose store does not answer, is skipped. But if an ancestor has added the line, dlock
- * asks the silent store again for --retry-for. If the store stays silent, the result is
- * LOCK_UNAVAILABLE with *why set, because a lock in another store would not exclude what the outer
- * lock excludes. Close the backend before options_under_free(). */
+/* Looks in DLOCK_HELD for the lock that the options name. LOCK_OK: DLOCK_HELD names the lock, and
+ * the store confirms that the lock is held. Then *backend is the store, *under are the options for
+ * the store, `key` is the lock's key, and *outer is the lease that the store reports. LOCK_GONE:
+ * DLOCK_HELD does not name the lock. dlock skips a line if its lock has ended or its store does not
+ * answer. But if an ancestor added the line, dlock keeps asking the store for as long as
+ * --retry-for says. If the store still does not answer, the result is LOCK_UNAVAILABLE with *why
+ * set, because a lock in a different store would not exclude the processes that the outer lock
+ * excludes. Close the backend before options_under_free(). */
 enum lock_result backend_of_held(struct backend **backend, struct options **under,
                                  const struct options *options, char key[LOCK_KEY_SIZE],
                                  struct lease *outer, int cancel_fd, const struct messages *out,
@@ -71,12 +72,12 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
 bool plan_acquisition(struct acquisition *lock, const struct options *options, struct messages *out,
                       const char *undone, const char *command, pid_t pid, int *status);
 
-/* Takes the lock with acquisition_take(). Opens its store before that, unless an ancestor already
- * holds the lock. False: not taken, and *status is the exit status. */
+/* Opens the lock's store, unless an ancestor already holds the lock, and takes the lock with
+ * acquisition_take(). False: the lock was not taken, and *status is the exit status. */
 bool plan_take(struct acquisition *lock, const struct options *options, int *status);
 
-/* Allocates the state of an action, zeroed, because it is too large for a small stack (ulimit -s).
- * The caller frees it. NULL: the failure has been reported, and *status is the exit status. */
+/* Allocates the zeroed state of an action, which is too large for a small stack (ulimit -s). The
+ * caller frees it. NULL: the failure has been reported, and *status is the exit status. */
 void *plan_memory(size_t size, const struct messages *out, int *status);
 
 struct awaited_lock plan_awaited(const struct options *options);
@@ -87,39 +88,41 @@ struct expiry_plan plan_expiry(const struct options *options);
 /* A lock that an action works on, and its store. */
 struct target {
     const struct options *options;
-    struct options *under; /* from options_of_held(), for a lock around this process; NULL: none */
-    bool inside;           /* this process runs under the lock, which the store confirms */
+    struct options *under; /* of a lock that this process runs under; NULL: none */
+    bool inside;           /* the store confirms that this process runs under the lock */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
-    char name[LOCK_KEY_SIZE]; /* of the lock that was found; only if the options give no name */
+    char name[LOCK_KEY_SIZE]; /* of the lock that was found, if the options give no name */
     char token[TOKEN_SIZE];   /* "": look it up in the store */
     char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
-    struct duration hold_left; /* what is left of --hold-at-least */
+    struct duration hold_left; /* the rest of --hold-at-least */
     struct deadline ended_at;  /* end of the lease before it is extended; 0: unknown */
     enum extend_how how;
     struct deadline until;   /* when one look must end */
     struct lock_state state; /* from the last look; for --force-release, from before the release */
     struct pause pause;      /* for --pause and --resume */
-    struct errmsg unusable;  /* why a lock of this name around this process cannot be used */
+    struct errmsg unusable;  /* why dlock cannot use a lock of this name that it runs under */
 };
 
 /* Allocates a target, and finds its lock and store with `find`, which returns false if it has
- * reported a failure and set *status. Call target_close(). NULL: reported. */
+ * reported a failure and set *status. NULL: the failure has been reported, and *status is the exit
+ * status. Otherwise call target_close(). */
 struct target *target_open(bool (*find)(struct target *, int *status),
                            const struct options *options, struct messages *out, int *status);
 void target_close(struct target *target);
 
-/* Finds the lock by the name in the options; for --list, all locks. */
+/* Finds the lock by the name in the options. For --list, finds the store and the beginning of all
+ * keys. */
 bool target_by_name(struct target *target, int *status);
 
-/* Looks at the lock, until target->until at most, and fills in target->state, which the caller
- * frees. */
+/* Looks at the lock and fills in target->state, which the caller frees. Gives up at the time
+ * target->until. */
 enum lock_result target_look(void *data, struct bound bound, struct errmsg *why);
 
-/* Reads the owner token from the file of --owner-file. LOCK_OK; LOCK_INVALID, LOCK_REFUSED with
- * *why set. */
+/* Reads the owner token from the file of --owner-file. Returns LOCK_OK; or LOCK_INVALID or
+ * LOCK_REFUSED with *why set. */
 enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struct errmsg *why);
 
 #endif

@@ -17,14 +17,15 @@ enum { ORIGIN_COLUMN = 48 };
 
 struct row {
     const char *name;
-    const char *value; /* NULL: not set, or it must not be shown */
+    const char *value; /* NULL if it is not set or must not be shown */
     const char *note;  /* NULL: none */
     bool beyond_file;  /* no line of a file can set this value */
     char from[ORIGIN_TEXT_SIZE];
-    char text[2048]; /* holds the value if it is not a copy of a text elsewhere */
+    char text[2048]; /* holds the value if dlock has to format it */
 };
 
-/* The default of this option, in the form of dlock.conf(5); NULL: none. May use `text`. */
+/* Returns the option's default in the form of dlock.conf(5), or NULL if there is none. May write to
+ * `text`. */
 static const char *default_of(const struct options *options, enum option_id id,
                               char text[DURATION_TEXT_SIZE])
 {
@@ -55,8 +56,9 @@ static enum rivals rivals_of(const struct options *options, enum option_id id, b
     }
 }
 
-/* The setting that decides this option, with the option's value in *text (NULL: none); NULL if
- * the option is not set. The last setting of a group of rivals decides for all of them. */
+/* Returns the setting that decides this option, or NULL if the option is not set. *text is the
+ * option's value, or NULL if there is none. In a group of rivals, the last setting decides for all
+ * of them. */
 static const struct setting *deciding(const struct options *options, enum option_id id,
                                       const char **text)
 {
@@ -73,8 +75,8 @@ static const struct setting *deciding(const struct options *options, enum option
     return found;
 }
 
-/* The URLs without their logins. NULL if one cannot be parsed, because a text that is not a URL
- * may still contain a password. */
+/* Returns the URLs without their logins. Returns NULL if a URL cannot be parsed, because a text
+ * that is not a URL may still contain a password. */
 static const char *urls_shown(const char *text, char *shown, size_t size)
 {
     struct redis_urls urls;
@@ -90,10 +92,10 @@ static const char *urls_shown(const char *text, char *shown, size_t size)
     return usable ? shown : NULL;
 }
 
-/* True if dlock.conf(5) can set the value: in a file, white space around a value does not count,
- * and a semicolon after white space begins a comment. Control characters cannot be set: dlock
- * prints them as escapes, but does not read escapes. A relative path would mean another lock in
- * each directory. */
+/* True if a line of dlock.conf(5) can set the value. In a file, dlock strips white space around a
+ * value, and a semicolon after white space begins a comment. dlock prints control characters as
+ * escapes, but does not read escapes. dlock refuses a relative path of a lock in a file, because
+ * the path would name a different lock in each directory. */
 static bool fits_file(enum option_id id, const char *value)
 {
     char shown[2 * sizeof(struct row)];
@@ -188,10 +190,11 @@ int action_print_config(const struct options *options, struct messages *out)
 
 /* --- --help, -h, --version ------------------------------------------------ */
 
-/* Help texts start in this column, on a line of their own if the option is too long. */
+/* Help texts start in this column. If an option is too long, its help text starts on the next
+ * line. */
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
-/* Prints the help text of an option, in lines of at most WIDTH columns. The cursor is at
+/* Prints the help text of an option, in lines of at most WIDTH columns. The cursor must be at
  * TEXT_COLUMN. */
 static void print_text(const char *text)
 {

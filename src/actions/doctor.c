@@ -14,15 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The TTL of the trial lock: longer than any step of the trial takes, but short, so that the lock
- * of a killed dlock expires soon. */
+/* The TTL of the trial lock. It is longer than any step of the trial, but so short that the lock
+ * soon expires if dlock is killed. */
 static const struct duration trial_ttl = {30 * NS_PER_S};
 
 struct doctor {
     const struct options *options;
     struct findings findings;
     struct bound bound; /* for the whole action; each request has its own limit as well */
-    /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
+    /* The lock for the trial. Its name is random, so no user has a lock of that name. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
     struct lock_request request;
@@ -67,7 +67,7 @@ static void add_unused(enum option_id id, const char *why, bool grave, void *dat
         findings_note(findings, NULL, "%s", why);
 }
 
-/* Checks that the key can be made. Does so even without a name, because the hash function may be
+/* Checks that the key can be made, even if no name is given, because the hash function may be
  * missing. */
 static void check_key(const struct options *options, struct findings *findings)
 {
@@ -161,7 +161,8 @@ static void check_ttl(const struct options *options, const struct lock_state *st
         findings_good(findings, found, ttl, advice);
 }
 
-/* Reports a pause, but not whether the lock is held, which changes all the time. */
+/* Reports a pause, and whether the TTL suits the past runs. Does not report whether the lock is
+ * held, because that changes all the time. */
 static NOT_INLINED void check_lock(struct doctor *doctor, struct backend *backend)
 {
     const struct options *options = doctor->options;
@@ -179,7 +180,7 @@ static NOT_INLINED void check_lock(struct doctor *doctor, struct backend *backen
     lock_state_free(&state);
 }
 
-/* False: a row of the report says why. */
+/* Opens the store. False: a row of the report says why. */
 static bool open_store(struct doctor *doctor, struct backend **backend, const char *check)
 {
     struct errmsg why = {""};

@@ -16,8 +16,8 @@
 
 /* --- a file for the owner token ------------------------------------------ */
 
-/* --owner-file, for the process that extends or releases the lock later, such as the
- * ExecStopPost= of a service. Until the lock is acquired, the file has another name. */
+/* The file of --owner-file. It is for the process that later extends or releases the lock, such as
+ * the ExecStopPost= of a service. Until the lock is acquired, the file has a temporary name. */
 struct token_file {
     const char *path;
     char temporary[4096];
@@ -34,15 +34,15 @@ static void token_file_drop(struct token_file *file)
     (void)!unlink(file->temporary);
 }
 
-/* Creates the file beside `path`, readable by its owner alone. LOCK_OK: call token_file_keep()
- * or token_file_drop() in the end. */
+/* Creates the file beside `path`. Only the file's owner can read it. After LOCK_OK, call
+ * token_file_keep() or token_file_drop(). */
 static enum lock_result token_file_make(struct token_file *file, const char *path,
                                         const char *token, struct errmsg *why)
 {
     char line[TOKEN_SIZE + 1];
     struct stat status;
     *file = (struct token_file){.path = path};
-    /* The new file would replace a device, a pipe, or a link to one: refused. */
+    /* Refuse to replace a device, a pipe, or a link to either. */
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
         errmsg_set(why, "cannot write the owner file %s: it is not a regular file", path);
         return LOCK_CANT_CREATE;
@@ -67,7 +67,7 @@ static enum lock_result token_file_make(struct token_file *file, const char *pat
     return cannot(path, error, why);
 }
 
-/* Gives the file its name, replacing any file of that name; removes the new file on failure. */
+/* Renames the file to its final name, replacing any old file. On failure, removes the new file. */
 static enum lock_result token_file_keep(struct token_file *file, struct errmsg *why)
 {
     if (rename(file->temporary, file->path) == 0)
@@ -79,8 +79,8 @@ static enum lock_result token_file_keep(struct token_file *file, struct errmsg *
 
 /* --- acquire ------------------------------------------------------------- */
 
-/* Gives the token to the caller. If that fails, releases the lock, because no process could do so
- * later. */
+/* Gives the token to the caller. If that fails, releases the lock, because no process could release
+ * it later without the token. */
 static int hand_over(struct acquisition *lock, struct token_file *file)
 {
     struct errmsg why = {""};
@@ -147,8 +147,8 @@ struct attach {
     int cancel_fd; /* -1: not open */
 };
 
-/* Makes the wait end on a signal, as for every action, and at the end of the process that the lock
- * is for. */
+/* Makes the wait for the lock end when a signal arrives, or when the process that the lock is for
+ * ends. */
 static bool cancel_with_target(struct attach *attach, int *status)
 {
     struct acquisition *lock = &attach->lock;
@@ -170,7 +170,7 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
     return flushed(attach->out, STATUS_OK);
 }
 
-/* The target is already running under the lock: there is nothing to acquire, and nothing to guard. */
+/* Called if the target already runs under the lock. There is nothing to acquire or to guard. */
 static int leave_to_outer(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;
@@ -201,8 +201,8 @@ static bool paths_are_relative(const struct options *options)
     return false;
 }
 
-/* Hands the acquired lock over to a guard process. This process then ends without closing its own
- * copies of what the guard needs. */
+/* Hands the acquired lock over to a guard process. This process then exits without any cleaning up,
+ * because the guard process still uses the lock. */
 static int attach_to(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;

@@ -1,5 +1,5 @@
-/* Actions that look at locks: --wait-until-free, --list and --current. Those that look at one lock
- * once, such as --status, are in lock.c. */
+/* Actions that look at locks: --wait-until-free, --list and --current. Actions that look at a
+ * single lock once, such as --status, are in lock.c. */
 #include "actions/actions_int.h"
 #include "lock/history.h"
 #include "process/signals.h"
@@ -24,11 +24,11 @@ enum { NONE_STATUS = 1 };
 
 /* --- wait-until-free ----------------------------------------------------- */
 
-/* The longest interval between two looks of --wait-until-free at the lock. No notification shortens
- * it. */
+/* The longest interval between two looks at the lock by --wait-until-free, which gets no
+ * notifications. */
 static const struct duration look_most = {1 * NS_PER_S};
 
-/* The first holder represents all holders. */
+/* Returns the first holder. If the lock has several, dlock shows only this one. */
 static struct holder first_holder(const struct lock_state *state)
 {
     const struct lock_owner *owner = &state->owners[0];
@@ -39,8 +39,8 @@ static struct holder first_holder(const struct lock_state *state)
     return holder;
 }
 
-/* Waits until the time `until`, and shows the wait. Handles signals only here, so that a signal
- * ends dlock after dlock has removed the live line from the terminal. */
+/* Waits until the time `until`, and shows the wait. Catches signals meanwhile, so that dlock
+ * removes the live line from the terminal before a signal ends dlock. */
 static void pause_until(struct deadline until, const struct lock_state *state,
                         struct progress *view)
 {
@@ -56,13 +56,14 @@ static void pause_until(struct deadline until, const struct lock_state *state,
         if (ended_by == 0)
             continue;
         progress_hide(view);
-        exit(signals_die_by(ended_by)); /* reached if dlock is pid 1, which no such signal kills */
+        exit(signals_die_by(ended_by)); /* returns only in pid 1, which the signal does not kill */
     }
     signals_restore(&signals);
     fd_close(&signals.fd);
 }
 
-/* The time of the next look: after `interval`, or when the first lease of the lock ends. */
+/* Returns the time of the next look: after `interval`, or when a lease of the lock ends, if that is
+ * earlier. */
 static struct deadline next_look(const struct lock_state *state, struct duration interval)
 {
     struct deadline next = deadline_after(duration_jittered(interval));
@@ -102,9 +103,9 @@ static bool held_by_ancestor(const struct target *target)
                                                target->key, &outer, bound);
 }
 
-/* Looks at the lock. If the store does not answer, retries no longer than the wait lasts. But each
- * look gets at least a second, like each attempt to acquire a lock; with -n, a look gets the time
- * limit of the connection. */
+/* Looks at the lock. Repeats the look while the store does not answer, but not after the wait has
+ * ended. A look may always take a second, as an attempt to acquire a lock may. With -n, only the
+ * time limit of the connection applies to a look. */
 static enum lock_result look_within(struct target *target, struct deadline end, struct errmsg *why)
 {
     const struct options *options = target->options;
@@ -192,7 +193,8 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
     return target->backend->list(target->backend, &listing, bound, why);
 }
 
-/* A script reads an empty list as no lines, but a person might take silence for a failure. */
+/* Prints the list. If the list is empty, prints a sentence on a terminal, where a person might take
+ * silence for a failure. A script gets no lines. */
 static void print_list(const struct options *options, const struct table *table)
 {
     int widths[TABLE_COLUMNS_MOST];
@@ -214,7 +216,8 @@ int action_list(const struct options *options, struct messages *out)
     struct list list = {.target = target, .table = list_table(options->verbosity > 0)};
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
-    /* With --json there is only one attempt: another could not take back what was printed. */
+    /* With --json there is only one attempt, because a second attempt could not take back what the
+     * first one printed. */
     enum lock_result result = options->json
                                   ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
                                   : retry_action(list_all, &list, options->retry_for, -1, &why);
@@ -246,7 +249,7 @@ static NOT_INLINED void print_current(const struct target *target)
     char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
     const struct lease *lease = &target->lease;
     struct duration left = deadline_left(lease->deadline);
-    bool ends = lease->deadline.boot_ns != 0; /* the end of a --lock-file is not known */
+    bool ends = lease->deadline.boot_ns != 0; /* a --lock-file lease has no known end */
     lock_name_of(name, sizeof name, lease->key, target->options->key_start);
     if (!target->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), target->backend->kind);
@@ -273,8 +276,9 @@ static NOT_INLINED void print_current(const struct target *target)
     json_line_end(&json);
 }
 
-/* Prints the lock of this line of DLOCK_HELD if it is held. LOCK_OK: it is. LOCK_GONE: it is not.
- * Other results: the failure has been reported, and *status is the exit status. */
+/* Prints the lock of this line of DLOCK_HELD, if that lock is held. Returns LOCK_OK if the lock is
+ * held, and LOCK_GONE if not. After any other result, the failure has been reported, and *status is
+ * the exit status. */
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {
@@ -298,7 +302,7 @@ static enum lock_result show_held(const struct options *options, struct messages
         result = retry_action(check, target, options->retry_for, -1, &why);
 
     if (named && !opened)
-        result = LOCK_INVALID; /* reported */
+        result = LOCK_INVALID; /* backend_of_kind() has reported the failure */
     else if (result == LOCK_OK)
         print_current(target);
     else if (lock_is_past(result))

@@ -1,4 +1,4 @@
-/* Actions that send one request about one lock: look at it, extend it, end it, pause it. */
+/* Actions that send one request about one lock: to look at, extend, release or pause it. */
 #include "actions/actions_int.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -109,7 +109,8 @@ static int act(const struct options *options, struct messages *out,
     return status;
 }
 
-/* Starts the JSON object: the members that all these actions print, and `answer` with its value. */
+/* Starts a JSON object with the members that several actions print, and with a member that has the
+ * name `answer` and this value. */
 static struct json json_begin_answer(const struct target *target, const char *answer, bool value)
 {
     struct json json = json_line_begin(stdout);
@@ -142,8 +143,8 @@ static int status_of_one(const struct options *options, struct messages *out)
     return act(options, out, target_by_name, target_look, show_status);
 }
 
-/* After a failure it is unknown whether all locks are held, so a failure outweighs a free lock. Of
- * several failures, the first one counts. */
+/* Combines the exit statuses of two locks. A failure outweighs a free lock, because after a failure
+ * dlock does not know whether all locks are held. Of several failures, the first one counts. */
 static int status_of_both(int first, int second)
 {
     return second == STATUS_OK || first > FREE_STATUS ? first : second;
@@ -308,16 +309,17 @@ int action_pause(const struct options *options, struct messages *out)
 
 /* --- which lease --------------------------------------------------------- */
 
-/* True if the given token must be the one of the lock, because a name is given too. Without a name,
- * dlock uses the token of the lock that it finds. */
+/* True if both a token and a name are given. Then the lock of that name must have that token.
+ * Without a name, dlock uses the token of the lock that it finds. */
 static bool names_owner(const struct target *target)
 {
     return target->token[0] != '\0' && target->options->name != NULL;
 }
 
-/* The innermost lock that this process runs under, with the given name and token; NULL: none. An
- * attached lock that has ended is used only if no other lock is attached to the same process, but
- * even then before all locks further out: a second --release is not meant for those. */
+/* Returns the innermost lock that this process runs under and that has the given name and token;
+ * NULL: none. An attached lock that has ended counts only if no lock in force is attached to the
+ * same process. It then counts before all locks further out, because a second --release is not
+ * meant for those. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
@@ -354,8 +356,8 @@ static bool open_held(struct target *target, const struct held *held, int *statu
     return backend_of_kind(&target->backend, held->backend, target->under, target->out, status);
 }
 
-/* Looks for the lock among the locks that this process runs under. If a name is given and none of
- * these has it, opens the store of the options. */
+/* Looks for the lock among the locks that this process runs under. If a name is given, and none of
+ * those locks has that name, opens the store that the options choose. */
 static bool find_held(struct target *target, int *status)
 {
     const struct options *options = target->options;
@@ -451,8 +453,8 @@ static bool find_lease(struct target *target, int *status)
     return true;
 }
 
-/* Reads from the store what is not yet known about the lock: the token, unless it was given, the
- * TTL with which the lock was acquired, the fence, and what is left of --hold-at-least. */
+/* Reads from the store what is not yet known about the lock: its token (unless one was given), its
+ * original TTL, its fence, the end of its lease, and the rest of --hold-at-least. */
 static enum lock_result look_up(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
@@ -496,8 +498,9 @@ static bool find_owner(struct target *target, int *status)
 
 /* --- extend -------------------------------------------------------------- */
 
-/* Extends by the --ttl of the command line, which may shorten the lease, but not below what is left
- * of --hold-at-least; otherwise by the TTL with which the lock was taken. */
+/* Finds the lock, and the TTL to extend it by: the --ttl of the command line or, without one, the
+ * TTL with which the lock was acquired. --ttl may shorten the lease, but not below the rest of
+ * --hold-at-least. */
 static bool find_extension(struct target *target, int *status)
 {
     char hold[DURATION_TEXT_SIZE];
@@ -523,8 +526,8 @@ static enum lock_result extend(void *data, struct bound bound, struct errmsg *wh
     return target->backend->extend(target->backend, &target->lease, target->how, bound, why);
 }
 
-/* Warns if the lease now ends earlier. --ttl counts from now, but the user may have meant an
- * addition to the time that was left. */
+/* Warns if the lease now ends earlier than before. --ttl counts from now, but the user may have
+ * meant an addition to the time that was left. */
 static void tell_if_shorter(const struct target *target)
 {
     char left[DURATION_TEXT_SIZE], cut[DURATION_TEXT_SIZE];

@@ -18,7 +18,7 @@
 
 /* --- the key ------------------------------------------------------------- */
 
-/* The caller wipes the secret in any case. */
+/* Reads the secret from --secret-file. The caller must wipe the secret, even after a failure. */
 static enum lock_result read_secret(struct secret *secret, const struct options *options,
                                     struct errmsg *why)
 {
@@ -65,7 +65,7 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
     enum lock_result result = lock_key_of(key, options, &why);
     if (result != LOCK_OK)
         *status = fail_result(out, result, &why);
-    /* Names of locks in files on this host are no secret: ps(1) shows them. */
+    /* Names of file locks on this host are no secret, because ps(1) shows them. */
     else if (options->hash == HASH_SHA256 && options->redis != NULL &&
              options->backend != BACKEND_FILE)
         say_verbose(out,
@@ -75,7 +75,7 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
 
 /* --- the store ----------------------------------------------------------- */
 
-/* How often --on-degraded=warn-throttled warns. */
+/* The shortest interval between two warnings of --on-degraded=warn-throttled. */
 static const struct duration throttle = {3600 * NS_PER_S};
 
 static enum lock_result configured_wrongly(const struct options *options, enum option_id id,
@@ -89,8 +89,9 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     return LOCK_INVALID;
 }
 
-/* Adds to *why the setting that is wrong, and sets *status. If a file cannot be used, the status is
- * STATUS_CONFIG even if the command line names the file, because it must be fixed on this host. */
+/* Adds the wrong setting to *why, and sets *status. If a file cannot be used, *status is
+ * STATUS_CONFIG, even if the command line names the file, because the file must be repaired on this
+ * host. */
 static void blame(const struct options *options, enum redis_fault fault, int *status,
                   struct errmsg *why)
 {
@@ -105,8 +106,8 @@ static void blame(const struct options *options, enum redis_fault fault, int *st
         *status = STATUS_CONFIG;
 }
 
-/* Fails because no Redis is configured. The status is STATUS_CONFIG: the command line is right, but
- * this host lacks the configuration that the command line relies on. */
+/* Fails because no Redis is configured. *status is STATUS_CONFIG, because the command line is
+ * right, but relies on a configuration that this host lacks. */
 static NOT_INLINED enum lock_result no_redis(const struct options *options, int *status,
                                              struct errmsg *why)
 {
@@ -152,8 +153,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* A URL of Redis may be set although it is not used here. Even such a URL may contain a password,
- * which must not get into a core file. */
+/* Opens a store of lock files. Even then, a Redis URL may be configured, and a password in that URL
+ * must not get into a core file. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {
@@ -166,8 +167,9 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-/* Warns that the store is a file because no Redis is configured; once, though --status may have
- * many names. Warns even with -q, because hosts that should exclude each other then do not. */
+/* Warns that the store is a file because no Redis is configured. Warns even with -q, because hosts
+ * that should exclude each other do not do so then. Warns only once, even if --status has many
+ * names. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     static bool warned;
@@ -191,7 +193,8 @@ static void warn_degraded(const struct options *options, const struct messages *
                   shared ? "" : " and for this user");
 }
 
-/* True under a file lock: the outer dlock has already warned, or the file was intended. */
+/* True if dlock runs under a file lock. Then the outer dlock has already warned, or the file was
+ * intended. */
 static bool inside_file_lock(void)
 {
     const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_HELD_BACKEND");
@@ -207,8 +210,8 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
     return result == LOCK_OK;
 }
 
-/* If no option chose a file, the store is a file because no Redis is configured; --backend=file
- * makes that choice explicit. */
+/* If no option chooses the store (OPT_NONE), dlock uses a file because no Redis is configured, and
+ * --on-degraded applies. --backend=file chooses a file explicitly. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why)
 {
@@ -260,7 +263,7 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
 
 /* --- the store of a lock that this process runs under ---------------------- */
 
-/* The kind of store that the command line, without other settings, requests. NULL: none. */
+/* Returns the kind of store that the command line alone requests, or NULL if it requests none. */
 static const char *kind_told(const struct options *options)
 {
     bool file = options->origins[OPT_LOCK_FILE].kind == ORIGIN_COMMAND_LINE,
@@ -292,9 +295,9 @@ enum lock_result options_of_held(struct options **under, const struct options *o
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 
-/* True if the outer lock may replace the requested one. A lock on this host alone cannot replace
- * a lock that is configured in Redis. The lock of a --lock-file and another lock never replace each
- * other (see ask_held(), too), because the file is the lock, whatever the name. */
+/* True if the outer lock may replace the requested one. A lock on this host alone cannot replace a
+ * lock that is configured in Redis. The lock of a --lock-file and any other lock never replace each
+ * other (see also ask_held()), because with --lock-file the file itself is the lock. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
     bool in_file = strcmp(held->backend, "redis") != 0;
@@ -303,8 +306,8 @@ static bool may_stand_in(const struct options *options, const struct held *held)
     return !in_file || (options->backend == BACKEND_AUTO && options->redis == NULL);
 }
 
-/* True if the options name a store that may exist. The directory of a lock that has ended may be
- * gone, and must not be created again. */
+/* True if the options name a store that may exist. If a lock has ended, its directory may be gone,
+ * and dlock must not create it again. */
 static bool names_store(const struct options *under, const struct held *held)
 {
     if (strcmp(held->backend, "redis") == 0)
@@ -370,8 +373,8 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         if (!held_next(&at, &held))
             continue;
         enum lock_result result = ask_held(&question, bound, why);
-        /* A --lock-file cannot be locked in another store, so it does no harm if the store is
-         * silent. */
+        /* A silent store does no harm to a --lock-file, because that file cannot be locked in a
+         * different store. */
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
         if (silent) {

@@ -70,11 +70,11 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
     return true;
 }
 
-/* Reports which lock is requested, and which settings chose store and TTL. */
+/* Reports which lock is requested, and which settings chose the store and the TTL. */
 static void say_asked(const struct acquisition *lock, const struct options *options)
 {
     enum option_id chosen_by = options_store_choice(options);
-    if (lock->out->verbosity < 1) /* building the text costs time too */
+    if (lock->out->verbosity < 1) /* building the text would waste time */
         return;
     char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
     say_verbose(
@@ -84,8 +84,8 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
-/* If an ancestor holds the lock, sets lock->outer, and closes the store of that lock: dlock needs
- * nothing else of it. False: the failure has been reported, and *status is the exit status. */
+/* If an ancestor holds the lock, sets lock->outer and closes that lock's store, which dlock no
+ * longer needs. False: the failure has been reported, and *status is the exit status. */
 static bool look_for_outer(struct acquisition *lock, const struct options *options, int *status)
 {
     struct options *under;

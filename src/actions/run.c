@@ -23,7 +23,7 @@ struct run {
     const char *const *argv;
     struct acquisition lock;
     struct environment environment;    /* of the command */
-    struct supervised_command command; /* with its watch and its guard */
+    struct supervised_command command; /* with its watch thread and guard process */
     struct watchdog heartbeat;
     struct report report;
 };
@@ -94,7 +94,7 @@ static int lease_over_status(struct run *run, const struct outcome *outcome, str
     return command_status(run, outcome);
 }
 
-/* The end of the run, as the store remembers it with the lock. */
+/* Returns how the run ended, in the form in which the store remembers it. */
 static struct run_end run_end_of(const struct run *run, const struct outcome *outcome)
 {
     struct run_end end = {RUN_STATUS, WEXITSTATUS(outcome->status), wall_now_ms()};
@@ -113,9 +113,9 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
     return end;
 }
 
-/* Advises once which TTL would have been enough, if the run used more than 80 % of its own TTL. The
- * history shows whether dlock has already given this advice: if an earlier run of the last 36 hours
- * also used more than 80 %, dlock is silent, so that cron does not mail this every night. */
+/* If the run used more than 80 % of its TTL, says which TTL would have been enough. Is silent if an
+ * earlier run in the last 36 hours also used more than 80 %. Then dlock has already given the
+ * advice, and cron should not mail it every night. */
 static NOT_INLINED void advise_ttl(struct run *run)
 {
     static const int64_t silent_ms = INT64_C(36) * 60 * 60 * 1000;
@@ -148,9 +148,9 @@ static NOT_INLINED void advise_ttl(struct run *run)
                    duration_format(lease->ttl, ttl, sizeof ttl), advice);
 }
 
-/* The release (compare-and-delete) is the last check of the lock. The lock may have been lost while
- * the command ran, and is reported as lost, if the release finds that the lock is no longer ours;
- * unless the only reason is that the lease ended before the release arrived (LOCK_ENDED). */
+/* The release (compare-and-delete) is the last check of the lock. If the lock is gone, or held by
+ * another owner, the lock may have been lost while the command ran, and dlock reports it as lost.
+ * LOCK_ENDED is no such loss: the lease merely ran out before the release arrived. */
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};
@@ -158,7 +158,7 @@ static int finish(struct run *run, struct outcome *outcome)
     if (ran)
         say_ended(run, outcome);
     else
-        run->lock.lease.hold = deadline_now(); /* nothing has run that --hold-at-least is for */
+        run->lock.lease.hold = deadline_now(); /* --hold-at-least is only for a command that ran */
 
     run->lock.lease.lost = outcome->lease_over;
     run->lock.lease.end = run_end_of(run, outcome);
@@ -174,7 +174,7 @@ static int finish(struct run *run, struct outcome *outcome)
         acquisition_say_released(&run->lock, result, &why);
     }
     run->report.lost = outcome->lease_over;
-    if (ran && (result == LOCK_OK || result == LOCK_ENDED)) /* the run held the lock to its end */
+    if (ran && (result == LOCK_OK || result == LOCK_ENDED)) /* the lock was not lost */
         advise_ttl(run);
 
     if (!outcome->started && outcome->signalled != 0) {
@@ -216,7 +216,7 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
-    char id[TOKEN_SIZE]; /* public, so this is not the owner token */
+    char id[TOKEN_SIZE]; /* the id is public, so it is not the owner token */
 
     token_make(id);
     if (!watchdog_open(&run->heartbeat, id, why))
@@ -225,8 +225,8 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
     return true;
 }
 
-/* An ancestor holds the lock, watches it and releases it: dlock only has to become the
- * command. */
+/* Called if an ancestor already holds the lock. The ancestor watches and releases the lock, so
+ * dlock only has to become the command. */
 static int run_nested(struct run *run)
 {
     say_verbose(run->out,

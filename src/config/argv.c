@@ -1,8 +1,9 @@
 /* The command line, read by popt. This file does what popt cannot:
  *
  *   --no-NAME, --FLAG=yes, --attach=PID   Popt refuses the word; dlock handles it, and popt
- *                                         continues. (If popt knew --attach's value to be optional,
- *                                         it would take the next word, NAME, as the value.)
+ *                                         continues. (Popt is told that --attach has no value. If
+ *                                         popt expected an optional value, it would take the next
+ *                                         word, NAME, as the value.)
  *   -name                                 Popt would read "-tree" as -t ree; dlock refuses it.
  *   too little memory                     Popt loses words and values, or exits with status 1,
  *                                         which for --status means that the lock is free. dlock
@@ -18,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* dlock adds this word after all others of the command line. If popt does not return it, words were
- * lost. */
+/* dlock adds this word at the end of the command line. If popt does not return it, popt has lost
+ * words. */
 static char end_of_words[] = "\001";
 
 static bool in_popt;
@@ -79,8 +80,8 @@ static int add(const struct words *words, enum option_id id, const char *text)
     return added ? 0 : no_memory(words->why);
 }
 
-/* Handles a word that gives a value to an option that popt knows as one without a value:
- * --FLAG=yes, --attach=PID. */
+/* Handles a word such as --FLAG=yes or --attach=PID: it has a value, but popt was told that the
+ * option has none. */
 static int take_unwanted(const struct words *words, enum option_id id, const char *word,
                          const char *value)
 {
@@ -119,8 +120,8 @@ static int take_refused(const struct words *words, const char *word, int error)
     return 0;
 }
 
-/* Overwrites the login of the URL at the end of the word, because ps(1) shows the words to every
- * user. */
+/* Overwrites the login of the URL at the end of the word, because ps(1) shows the command line to
+ * every user. */
 static void hide_login(const char *word, const char *value)
 {
     size_t length = strlen(word), size = strlen(value);
@@ -128,7 +129,7 @@ static void hide_login(const char *word, const char *value)
         url_redact_logins((char *)(uintptr_t)word + length - size);
 }
 
-/* Handles an option; `word` is the last word that popt read for it. */
+/* Handles an option; `word` is the last word that popt read for that option. */
 static int take(const struct words *words, enum option_id id, const char *word, const char *value)
 {
     bool is_value = value != NULL && strcmp(word, value) == 0;
@@ -146,7 +147,7 @@ static int take(const struct words *words, enum option_id id, const char *word, 
     return result;
 }
 
-/* Returns what argv_read() returns. */
+/* Reads the options up to the first other word. Returns what argv_read() returns. */
 static int read_with_popt(const struct words *words, poptContext context, int argc)
 {
     int id;

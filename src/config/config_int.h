@@ -12,12 +12,12 @@ struct option_name {
     enum option_id id;
 };
 
-/* All names of options: those of the rows in option_rows.h, then the aliases. `index` is below
+/* The names of all options: first those in option_rows.h, then the aliases. `index` is below
  * OPTION_NAMES. */
 enum { OPTION_ALIASES = 5, OPTION_NAMES = OPTION_COUNT - 1 + OPTION_ALIASES };
 struct option_name option_name(int index);
 
-/* Reads yes or no. False if the text is neither. */
+/* Parses yes, no or a synonym such as "on". False if the text is none of these. */
 bool flag_parse(const char *text, bool *set);
 
 /* Sets the option to the value in `text`, which must live as long as the options. False with *why
@@ -29,12 +29,13 @@ bool option_apply(struct options *options, enum option_id id, const char *text, 
 bool option_is_path(enum option_id id);
 
 /* True if this setting belongs to the store word of DLOCK_HELD (config/options.h). For a lock that
- * dlock runs under, that word decides the setting, even if the word omits it. */
+ * dlock runs under, files and variables do not count for such a setting: if the word omits the
+ * setting, the default applies. */
 bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
 
-/* Adds a setting at the end, with a copy of `text`. A URL of Redis is appended to the URLs from the
+/* Adds a setting at the end, with a copy of `text`. A Redis URL is appended to the URLs from the
  * same source (the command line, or a section of a file). False if memory is short. */
 bool settings_add(struct settings *settings, enum option_id id, const char *text,
                   struct origin origin);
@@ -42,15 +43,15 @@ bool settings_add(struct settings *settings, enum option_id id, const char *text
 /* Removes all settings of this option. */
 void settings_drop(struct settings *settings, enum option_id id);
 
-/* Moves all of `more` after the existing settings. */
+/* Moves all settings of `more` to the end of `settings`. */
 void settings_append(struct settings *settings, struct settings *more);
 
 /* --- held_store.c ----------------------------------------------------------- */
 
-/* Adds the settings of a store word of DLOCK_HELD: the `length` bytes at `store`, which follow the
- * "?". The word has no passwords, so if its URLs of Redis are the same as `configured` (NULL:
- * none), uses `configured` instead. SETTINGS_OK; SETTINGS_BAD_CONFIG: the word is not valid;
- * SETTINGS_NO_MEMORY. */
+/* Adds the settings in a store word of DLOCK_HELD. `store` is the part after the "?" (`length`
+ * bytes). The word has no passwords. So if its Redis URLs are otherwise the same as those in
+ * `configured` (NULL: none), adds `configured` instead. Returns SETTINGS_BAD_CONFIG if the word is
+ * not valid. */
 enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
                                      const char *configured);
 
@@ -64,25 +65,24 @@ bool hints_one_dash(const char *word, struct errmsg *why);
  * `word`, which may be a URL with a password. */
 void hints_unknown_option(const char *word, struct errmsg *why);
 
-/* Sets *why for a command line without a command: the user may have meant something else. */
+/* Sets *why for a command line without a command, and guesses what the user meant. */
 void hints_no_command(const struct options *options, struct errmsg *why);
 
-/* Sets *why for a command line that has --lock-file, and also `word` in the place of NAME. If the
- * command line runs a command (`runs`), `word` may be that command. */
+/* Sets *why for a command line that has both --lock-file and, in the place of NAME, `word`. If the
+ * command line should run a command (`runs`), `word` may be that command. */
 void hints_no_name(const char *word, bool runs, struct errmsg *why);
 
-/* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
+/* Adds to *why that the word in the place of NAME may be the command. Adds nothing if that word is
+ * not a program. */
 void hints_name_is_command(const char *name, struct errmsg *why);
 
-/* The options that may be meant by an unknown name, mistyped or abbreviated: */
-
-/* Room for three of the longest names. */
+/* The size of hints_near()'s text: room for three of the longest names. */
 enum { NEAR_TEXT_SIZE = 128 };
 
 enum near_kind {
-    NEAR_ALL,       /* as on the command line, with their dashes */
-    NEAR_KEYS,      /* as in a configuration file */
-    NEAR_VARIABLES, /* as in the environment; the name is without DLOCK_ */
+    NEAR_ALL,       /* all options, with their dashes */
+    NEAR_KEYS,      /* the keys of a configuration file */
+    NEAR_VARIABLES, /* the DLOCK_* variables; the given name lacks the DLOCK_ */
 };
 
 /* Writes the options that resemble the first `length` bytes of name, as "A, B or C". False if there
@@ -93,10 +93,10 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
 
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
 
-/* Adds the options from argv[1] on to options->settings, up to the first word that is not an
- * option, and overwrites the logins of URLs in argv. If the options follow NAME (behind_name),
- * argv[0] is NAME. Returns the index of the first word that is not an option (argc if there is
- * none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
+/* Adds to options->settings the options that begin at argv[1], up to the first word that is not an
+ * option. Overwrites the logins of URLs in argv. If the options follow NAME (behind_name), argv[0]
+ * is NAME. Returns the index of the first word that is not an option (argc if there is none), or
+ * WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
 int argv_read(struct options *options, int argc, char **argv, bool behind_name, struct errmsg *why);
 
 /* --- file.c ---------------------------------------------------------------- */
@@ -104,8 +104,8 @@ int argv_read(struct options *options, int argc, char **argv, bool behind_name, 
 /* Adds the settings from the weakest source to the strongest: CONFIG_SYSTEM_FILE; the files that
  * match CONFIG_SYSTEM_GLOB, in the order of their names; dlock/dlock.conf in $XDG_CONFIG_HOME (by
  * default ~/.config); the DLOCK_* variables. Only the [lock GLOB] sections that match the lock's
- * name count. A missing file adds nothing. --config (NULL: not given) or DLOCK_CONFIG names a file
- * that replaces all others, and must exist. */
+ * name count. A missing file adds nothing. But a file that --config (`config`, NULL: not given) or
+ * DLOCK_CONFIG names must exist; dlock reads it instead of all other files. */
 enum settings_result config_read(struct settings *settings, const char *name,
                                  const struct setting *config, struct errmsg *why);
 
@@ -115,11 +115,11 @@ enum settings_result config_read(struct settings *settings, const char *name,
 bool option_used_by(enum option_id id, enum option_action action);
 
 /* Refuses an option on the command line that the action does not use, because the user expects an
- * effect. The same option in a file or a variable is meant for other actions, and accepted. */
+ * effect. The same option in a file or a variable is meant for other actions, and is accepted. */
 enum settings_result unused_by_action(const struct options *options, struct errmsg *why);
 
-/* Refuses an option that has no effect on the lock: any option on the command line; one with MUST
- * (config/options.h) wherever it is set. */
+/* Refuses options that have no effect on the lock, if they are on the command line. Refuses those
+ * with MUST (config/options.h) wherever they are set. */
 enum settings_result unused_by_lock(const struct options *options, struct errmsg *why);
 
 /* --- validate.c ------------------------------------------------------------ */
@@ -128,8 +128,8 @@ enum settings_result unused_by_lock(const struct options *options, struct errmsg
  * neither. */
 enum settings_result validate_words(const struct options *options, struct errmsg *why);
 
-/* Checks that the options agree with each other and with the action; derives options from others.
- * Called after all sources have been read. */
+/* Checks that the options agree with each other and with the action, and derives some options from
+ * others. Called after all sources have been read. */
 enum settings_result validate_options(struct options *options, struct errmsg *why);
 
 #endif

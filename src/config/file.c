@@ -1,5 +1,5 @@
-/* Reads the configuration files and the DLOCK_* variables. Each line of a file is KEY = VALUE, the
- * beginning of a section, [lock GLOB], or a comment (dlock.conf(5)). */
+/* Reads the configuration files and the DLOCK_* variables. Each line of a file is a setting (KEY =
+ * VALUE), the beginning of a section ([lock GLOB]) or a comment (dlock.conf(5)). */
 #include "config.h"
 #include "config/config_int.h"
 #include "redis/url.h"
@@ -20,8 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The limits of a file. The number of lines is limited because each setting is added by a walk over
- * all those before it. */
+/* The limits of a file. The number of lines is limited because dlock walks over all earlier
+ * settings to add one. */
 enum { LINES_MOST = 10000, LINE_MOST = 65536 };
 
 static const char lock_section[] = "[lock ";
@@ -30,12 +30,12 @@ static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 struct reading {
     struct settings *settings;
-    struct settings sections; /* of the sections that match; added after all other settings */
-    bool skips;               /* the current section does not match */
-    const char *name;         /* of the lock */
+    struct settings sections; /* in matching sections; added after all other settings */
+    bool skips;               /* the current section does not match the name */
+    const char *name;         /* the lock's name */
     const char *path;
     bool others_can_read;
-    int line, section; /* number of the current line; line at which its section begins, or 0 */
+    int line, section; /* the current line; the line where its section begins, or 0 */
     struct errmsg *why;
 };
 
@@ -78,7 +78,8 @@ static enum settings_result take_setting(struct reading *reading, const char *ke
                : SETTINGS_NO_MEMORY;
 }
 
-/* Handles a line that ends with ']'. GLOB may have brackets too, so only the last one ends it. */
+/* Handles a line that ends with ']'. GLOB may contain brackets, so only the last bracket ends
+ * GLOB. */
 static enum settings_result begin_section(struct reading *reading, char *line)
 {
     size_t begin = strlen(lock_section), end = strlen(line) - 1;
@@ -104,7 +105,7 @@ static char *trimmed(char *text)
     return text;
 }
 
-/* A ';' after white space begins a comment. */
+/* Cuts off a comment, which begins with a ';' after white space or at the beginning of the line. */
 static void cut_comment(char *line)
 {
     char *c = line;
@@ -129,8 +130,8 @@ static enum settings_result take_line(struct reading *reading, char *line)
     return take_setting(reading, trimmed(line), trimmed(end + 1));
 }
 
-/* Like fgets(3), but returns the length, which a NUL byte in the line would hide; 0: no more
- * lines. */
+/* Like fgets(3), but returns the line's length, because the line may contain NUL bytes. 0: there
+ * are no more lines. */
 static size_t read_line(char *buffer, size_t size, FILE *file)
 {
     size_t length = 0;
@@ -182,7 +183,8 @@ struct base {
     const char *variable, *path, *below;
 };
 
-/* Follows the XDG Base Directory specification: a relative path in the variable counts as unset. */
+/* As the XDG Base Directory specification demands, a relative path in XDG_CONFIG_HOME counts as
+ * unset. */
 static struct base user_base(void)
 {
     struct base base = {"XDG_CONFIG_HOME", getenv("XDG_CONFIG_HOME"), "/dlock/dlock.conf"};
@@ -191,8 +193,8 @@ static struct base user_base(void)
     return base;
 }
 
-/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's directory: then the user must
- * correct HOME, not the permissions of the other user's file. */
+/* sudo(8), su(1) and runuser(1) may leave HOME set to another user's directory. In that case the
+ * user must correct HOME, not the permissions of the other user's file. */
 static void cannot_read(const struct settings *settings, const char *path, int error,
                         struct errmsg *why)
 {
@@ -211,9 +213,9 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         errmsg_set(why, "cannot read %s: %s", path, strerror(error));
 }
 
-/* Returns which other users can write to a file or directory; NULL: none. Anyone who can write
- * there decides where locks are and where reports go. Our own group may write, because on many
- * hosts each user has a group without other members. */
+/* If other users can write to the file or directory, returns a complaint; otherwise NULL. Anyone
+ * who can write there decides where locks are and where reports go. The group of this process may
+ * write, because on many hosts each user has a group without other members. */
 static const char *written_by_others(const struct stat *status)
 {
     if ((status->st_mode & S_IWOTH) != 0)
@@ -310,7 +312,7 @@ static enum settings_result check_directory(const char *directory, struct errmsg
     return SETTINGS_BAD_CONFIG;
 }
 
-/* Reads the files in the order of their names. */
+/* Reads the files that match CONFIG_SYSTEM_GLOB, in the order of their names. */
 static enum settings_result read_directory(struct reading *reading)
 {
     glob_t found = {0};
@@ -331,7 +333,8 @@ static enum settings_result read_directory(struct reading *reading)
     return result;
 }
 
-/* Reads all system-wide files as if they were one: the settings of their sections come last. */
+/* Reads all system-wide files as if they were one file, so the settings of all sections come
+ * last. */
 static enum settings_result read_system(struct reading *reading)
 {
     enum settings_result result =
@@ -367,9 +370,9 @@ static enum option_id option_of_variable(const char *variable)
     return OPT_NONE;
 }
 
-/* Adds the DLOCK_ variables in the order of option_rows.h, so that if two exclude each other, the
- * same one always counts. An empty variable counts as unset, because shells and units often cannot
- * unset one. False if memory is short. */
+/* Adds the DLOCK_* variables in the order of option_rows.h, so that if two contradict each other,
+ * the same one always counts. An empty variable counts as unset, because a shell script or a
+ * systemd unit often cannot unset a variable. False if memory is short. */
 static bool read_variables(struct settings *settings)
 {
     const char *values[OPTION_COUNT] = {NULL};
@@ -392,7 +395,8 @@ enum settings_result config_read(struct settings *settings, const char *name,
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL && *path == '\0') {
-        /* probably a variable that a script did not set: the usual files may select other locks */
+        /* A script probably used a variable that was not set. The default files may select other
+         * locks. */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }

@@ -1,4 +1,4 @@
-/* Writes and reads the word of DLOCK_HELD that has the settings of a held lock's store. */
+/* Writes and reads the word of DLOCK_HELD that contains the settings of a held lock's store. */
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/text.h"
@@ -10,8 +10,8 @@
 
 /* --- writing -------------------------------------------------------------- */
 
-/* Returns the value as other processes may use it: without passwords, and with an absolute path.
- * The caller frees it; NULL: memory is short. */
+/* Returns the value in a form for other processes: without passwords, and with an absolute path.
+ * The caller frees the text. NULL: memory is short. */
 static char *shareable(enum option_id id, const char *value)
 {
     char *here = option_is_path(id) && *value != '/' ? getcwd(NULL, 0) : NULL;
@@ -38,8 +38,9 @@ static bool append(char **text, const char *name, const char *value)
     return true;
 }
 
-/* The text of a setting for a store of this kind; NULL if it is not set, or only concerns other
- * stores. NULL for OPT_BACKEND too: `kind` says the same. */
+/* Returns the text of a setting for a store of this kind. Returns NULL if the option is not set, or
+ * matters only to other kinds of store. Also returns NULL for OPT_BACKEND, because `kind` already
+ * tells the backend. */
 static const char *text_of(enum option_id id, const struct settings *settings, const char *kind,
                            const char *lock_dir)
 {
@@ -91,13 +92,13 @@ static bool has_same_words(const char *a, const char *b)
     return true;
 }
 
-/* True if both texts are the same URLs, apart from the passwords. */
+/* True if both texts contain the same URLs, apart from the passwords. */
 static bool is_same_redis(const char *configured, const char *held)
 {
     char *copy = configured != NULL ? strdup(configured) : NULL;
     if (copy == NULL)
         return false;
-    url_redact_passwords(copy); /* the rest of the text is NULs */
+    url_redact_passwords(copy); /* fills the end of the text with NULs */
     bool same = has_same_words(copy, held);
     free(copy);
     return same;

@@ -22,7 +22,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct errmsg *why, const 
 
 /* --- names that other programs use ---------------------------------------- */
 
-/* The option that has this name in another program, or had it in dlock. */
+/* Returns the option that has this name in another program, or had it in an earlier dlock. */
 static enum option_id meant_by(const char *name)
 {
     static const struct {
@@ -116,8 +116,8 @@ static bool is_program(const char *word)
     return false;
 }
 
-/* The action that `word`, which has no dashes, names or resembles, if that action runs no command
- * and needs no value; otherwise NULL. */
+/* Returns the name of the action that the user may mean by `word`, which has no dashes. NULL: there
+ * is no such action, or the action needs a value. */
 static const char *verb(const char *word)
 {
     enum option_id id = meant_by(word);
@@ -270,7 +270,7 @@ static void note(struct near *near, const char *word, const char *name, enum opt
     near->count++;
 }
 
-/* No hint if too many options begin with the word, or resemble it. */
+/* Gives no hint if too many options begin with the word or resemble it. */
 bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
 {
     char word[32] = "", variable[ORIGIN_TEXT_SIZE];

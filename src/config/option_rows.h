@@ -1,16 +1,16 @@
-/* The options, in the order of --help, with a row for each. config/values.c makes the table
- * option_rows of them, and config/options.h the ids. dlock refuses an option without a help text.
- * -h shows the first group only. Columns:
+/* The options, one row each, in the order of --help. -h shows only the first group. config/values.c
+ * turns the rows into the table option_rows, and config/options.h turns them into ids. An option
+ * without a help text exists only to be refused with a reason. Columns:
  *
- * OPTION(ID, name, letter, reader of its value (values.c), place in struct options, default,
- *        argument or choices (NULL: yes or no), the actions that use it (values.c), the
- *        circumstances (options.h), one of which must hold for it to have an effect, help)
- * ACTION(ID, name, letter, reader, place, argument, whether it takes a lock's name, whether it
- *        needs the record of a lock, help)
+ * OPTION(ID, name, letter, function that reads the value (values.c), place in struct options,
+ *        default, argument or choices (NULL: yes or no), actions that use the option (values.c),
+ *        circumstances (options.h; the option has an effect if one of them holds), help)
+ * ACTION(ID, name, letter, function that reads the value, place in struct options, argument,
+ *        whether it takes a lock's name, whether it needs the record of a lock, help)
  *
- * dlock.conf and DLOCK_* variables can set an option if IN_FILES is among its actions, as in most
- * groups of actions. Options with HELD determine the store and key of a lock: DLOCK_HELD names them
- * (held_store.c). */
+ * dlock.conf and DLOCK_* variables can set an option if its actions contain IN_FILES, as most
+ * groups of actions do. Options with HELD determine the store and the key of a lock, so DLOCK_HELD
+ * contains them (held_store.c). */
 
 /* Used daily */
 OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_ANY,

@@ -35,36 +35,36 @@ enum option_action {
 
 enum takes_name { NAME_REFUSED, NAME_OPTIONAL, NAME_NEEDED };
 
-/* Circumstances of a lock. An option has an effect if one of those in its row holds. */
+/* Circumstances of a lock. An option has an effect if one of the circumstances in its row holds. */
 enum {
-    ON_LOCK_FILE = 1, /* the kind of store: one of these four */
+    ON_LOCK_FILE = 1, /* these four are the kinds of store */
     ON_LOCK_DIR = 1 << 1,
     ON_REDIS = 1 << 2,
     ON_QUORUM = 1 << 3,
-    ON_AUTO = 1 << 4, /* no option chooses between Redis and files */
-    ON_DIR = 1 << 5,  /* the lock directory is used, even if the lock is elsewhere */
-    ON_TLS = 1 << 6,  /* these three: a URL of Redis uses TLS, names Sentinels, has no password */
-    ON_SENTINEL = 1 << 7,
-    ON_NO_PASSWORD = 1 << 8,
-    ON_CERT = 1 << 9,      /* there is a client certificate */
-    ON_CONFLICT = 1 << 10, /* dlock may give up without the lock */
-    ON_STOP = 1 << 11,     /* dlock stops the command when the lease ends */
-    ON_END = 1 << 12,      /* the lease ends */
+    ON_AUTO = 1 << 4,        /* no option chooses between Redis and files */
+    ON_DIR = 1 << 5,         /* the lock directory is used, even if the lock is elsewhere */
+    ON_TLS = 1 << 6,         /* a Redis URL uses TLS */
+    ON_SENTINEL = 1 << 7,    /* a Redis URL names Sentinels */
+    ON_NO_PASSWORD = 1 << 8, /* a Redis URL has no password */
+    ON_CERT = 1 << 9,        /* there is a client certificate */
+    ON_CONFLICT = 1 << 10,   /* dlock may give up without the lock */
+    ON_STOP = 1 << 11,       /* dlock stops the command when the lease ends */
+    ON_END = 1 << 12,        /* the lease ends */
     ON_HEARTBEAT = 1 << 13,
-    MUST = 1 << 14, /* not a circumstance: an option without effect is refused wherever it is set */
+    MUST = 1 << 14, /* not a circumstance: if the option has no effect, dlock always refuses it */
     ON_SERVERS = ON_REDIS | ON_QUORUM,
     ON_RECORDS = ON_SERVERS | ON_LOCK_DIR, /* stores that keep a record of the lock */
     ON_ANY = ON_RECORDS | ON_LOCK_FILE,
 };
 
-struct value; /* of values.c */
+struct value; /* defined in values.c */
 
 struct option_row {
     const char *name;
     char letter; /* 0: none */
     bool is_action, needs_record;
-    enum takes_name takes_name;              /* of an action */
-    bool (*read)(const struct value *value); /* NULL: the value is not kept */
+    enum takes_name takes_name;              /* only for an action */
+    bool (*read)(const struct value *value); /* reads the value; NULL: it is not kept */
     size_t place;                            /* of its value in struct options */
     const char *usual;    /* default; NULL: none, or it depends on other options */
     const char *argument; /* what the value is, or choices "a|b"; NULL: no value is needed */
@@ -75,7 +75,8 @@ struct option_row {
 
 extern const struct option_row option_rows[OPTION_COUNT]; /* by id */
 
-/* The option with this long name or alias (`length` bytes of it); OPT_NONE if there is none. */
+/* The option whose long name or alias is the first `length` bytes of `name`; OPT_NONE if there is
+ * none. */
 enum option_id option_by_name(const char *name, size_t length);
 
 /* True if a configuration file or a variable can set the option. */
@@ -96,39 +97,41 @@ enum origin_kind {
 
 struct origin {
     enum origin_kind kind;
-    const char *file;  /* of ORIGIN_FILE; lives as long as the settings */
-    int line, section; /* of ORIGIN_FILE: line of the setting, and of its section (0: none) */
-    bool behind_name;  /* of ORIGIN_COMMAND_LINE: the option follows NAME */
+    const char *file;  /* for ORIGIN_FILE; lives as long as the settings */
+    int line, section; /* for ORIGIN_FILE: lines of the setting and of its section (0: none) */
+    bool behind_name;  /* for ORIGIN_COMMAND_LINE: the option follows NAME */
 };
 
 struct setting {
     struct setting *next;
     enum option_id id;
     struct origin origin;
-    char text[]; /* of a flag: yes or no; of an action without a value: "" */
+    char text[]; /* for a flag: yes or no; for an action without a value: "" */
 };
 
 struct config_file {
     struct config_file *next;
     bool is_there;
-    char path[]; /* origins point to it */
+    char path[]; /* origin.file points to it */
 };
 
-/* All settings, from the weakest source to the strongest: the last setting of an option counts. */
+/* All settings, from the weakest source to the strongest, so the last setting of an option
+ * counts. */
 struct settings {
     struct setting *first;
     struct config_file *files; /* in the order in which they were read */
     const char *user_file;     /* path of the user's file; NULL: none */
-    bool file_named;           /* user_file is the only file: --config or DLOCK_CONFIG named it */
+    bool file_named;           /* --config or DLOCK_CONFIG named user_file, the only file */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
 
-/* The result for a wrong setting: SETTINGS_BAD_USAGE for one of the command line, or for a default;
- * SETTINGS_BAD_CONFIG for one from another source. */
+/* The result for a wrong setting: SETTINGS_BAD_USAGE if it is on the command line or is a default,
+ * otherwise SETTINGS_BAD_CONFIG. */
 enum settings_result origin_result(struct origin origin);
 
-/* "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns text. */
+/* Writes where an option is set, such as "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns
+ * text. */
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
 #define ORIGIN_TEXT_SIZE 320
 
@@ -138,18 +141,19 @@ char *origin_place(enum option_id id, struct origin origin, char *text, size_t s
 /* The setting that counts; NULL if there is none. */
 const struct setting *setting_in_force(const struct settings *settings, enum option_id id);
 
-/* The configuration files for all users: that of the host, and those of packages and roles. */
+/* The configuration files for all users: first the host's own file, then those that packages and
+ * configuration management install. */
 #define CONFIG_SYSTEM_FILE SYSCONFDIR "/dlock.conf"
 #define CONFIG_SYSTEM_GLOB CONFIG_SYSTEM_FILE ".d/*.conf"
 
-/* The places in which this option can be set, the strongest first: "DLOCK_REDIS,
- * /home/a/.config/dlock/dlock.conf, " and the two for all users (above). Returns text. */
+/* Lists the places where this option can be set, the strongest first: its variable, the user's
+ * file, and the files for all users (above). Returns text. */
 #define CONFIG_PLACES_SIZE 1024
 char *config_places(const struct settings *settings, enum option_id id,
                     char text[CONFIG_PLACES_SIZE]);
 
-/* Calls visit for each DLOCK_* variable that dlock does not know. `near` names the settings that
- * may be meant ("DLOCK_WAIT"; NULL: none resembles the variable). */
+/* Calls visit for each DLOCK_* variable that dlock does not know. `near` names the variables that
+ * may be meant, such as "DLOCK_WAIT", or is NULL if none resembles `name`. */
 void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
                               void *data);
 
@@ -161,34 +165,34 @@ enum on_degraded { DEGRADED_WARN, DEGRADED_WARN_THROTTLED, DEGRADED_PROCEED, DEG
 
 struct options {
     enum option_action action;
-    pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent process */
-    const char *name;          /* NULL if the action needs none; of ACTION_LIST: the pattern */
-    char **more_names;         /* further names of ACTION_STATUS, NULL-terminated; NULL: none */
+    pid_t attach_pid;          /* for ACTION_ATTACH; 0: our parent process */
+    const char *name;          /* NULL if the action needs none; for ACTION_LIST: the pattern */
+    char **more_names;         /* further names for ACTION_STATUS, NULL-terminated; NULL: none */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     enum lock_mode mode;
-    int slots; /* of MODE_SLOTS */
+    int slots; /* for MODE_SLOTS */
     bool waits_forever;
     bool nonblock; /* -n; a later --wait overrides it */
     int conflict_status;
-    struct duration wait; /* if not waits_forever; zero (as with nonblock): do not wait */
+    struct duration wait; /* used unless waits_forever; 0 (as with nonblock): do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
-    struct duration pause;         /* of ACTION_PAUSE */
+    struct duration pause;         /* for ACTION_PAUSE */
     const char *message;           /* NULL: none */
     struct duration once_per;      /* 0: run as often as requested */
     struct duration remember;      /* 0: remember nothing */
-    struct duration ran_within;    /* of ACTION_RAN_WITHIN */
-    int exit_status;               /* of ACTION_RELEASE; -1: not known */
-    bool all;                      /* of ACTION_LIST */
-    const char *owner;             /* NULL: a fresh token, or that of the lock found */
+    struct duration ran_within;    /* for ACTION_RAN_WITHIN */
+    int exit_status;               /* for ACTION_RELEASE; -1: not known */
+    bool all;                      /* for ACTION_LIST */
+    const char *owner;             /* NULL: a fresh token, or the token of the lock found */
     const char *owner_file;        /* NULL: none */
     const char *scope;             /* NULL: none */
     const char *prefix;
     char key_start[LOCK_NAME_MAX + 1]; /* the prefix, and the scope with its colon */
     enum name_hash hash;
     const char *secret_file;                       /* NULL: none */
-    const char *cacert, *client_cert, *client_key; /* files of TLS; NULL: none */
+    const char *cacert, *client_cert, *client_key; /* TLS files; NULL: none */
     const char *password_file;                     /* NULL: none */
     const char *sentinel_password_file;            /* NULL: none */
     int wait_replicas;
@@ -199,7 +203,7 @@ struct options {
     struct duration connect_timeout, retry_for;
     struct duration grace; /* < ttl; negative: not given (lease_grace() has the default) */
     int stop_signal;
-    int fallback_to_file, warn_on_expire; /* 1: --fallback=file, --on-expire=warn */
+    int fallback_to_file, warn_on_expire; /* 1 means --fallback=file, or --on-expire=warn */
     bool tree, heartbeat;
     const char *report; /* file for a line about the run; NULL: none */
     int verbosity;
@@ -211,24 +215,25 @@ struct options {
     struct settings settings; /* owns the texts that the members above point to */
 };
 
-/* Reads the command line, the environment and the configuration files into *options; the command
- * line is the strongest of them, the files are the weakest. Checks each value, and that the values
- * agree. On failure *why names the setting and its source, and says what would be valid. Call
- * options_free() in every case. */
+/* Reads the command line, the environment and the configuration files into *options. The command
+ * line overrides the environment, which overrides the files. Checks each value, and checks that the
+ * values agree. On failure, *why names the setting and its source, and says what would be valid.
+ * Call options_free() in every case. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why);
 void options_free(struct options *options);
 
-/* Makes the options for a lock that this process runs under. `store` (`length` bytes; 0: no store)
- * are the settings of its store in its line of DLOCK_HELD (config/held_store.c). They are stronger
- * than all other sources but the command line. Call options_under_free() in every case, before
- * options_free(). */
+/* Makes the options for a lock that this process runs under. `store` (`length` bytes; 0: none)
+ * contains the settings of the lock's store, from the lock's line in DLOCK_HELD
+ * (config/held_store.c). Only the command line overrides them. Call options_under_free() in every
+ * case, before options_free(). */
 enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why);
 void options_under_free(struct options **made);
 
-/* Makes the options for one of options->more_names: other sections of the configuration files may
- * match that name. Otherwise the same as options_read(). Call options_under_free() as above. */
+/* Makes the options for one of options->more_names, because other sections of the configuration
+ * files may match that name. Returns what options_read() returns. Call options_under_free() in
+ * every case, before options_free(). */
 enum settings_result options_of_name(struct options **made, const struct options *options,
                                      const char *name, struct errmsg *why);
 
@@ -238,36 +243,37 @@ enum settings_result options_of_name(struct options **made, const struct options
  * the store is a file because no Redis is configured. */
 enum option_id options_store_choice(const struct options *options);
 
-/* Calls visit for each setting of a file or a variable that has no effect on the action; `why` is a
- * whole sentence. `grave`: the setting shows that TLS was intended, but a password goes over the
- * network in plain text. */
+/* Calls visit for each setting in a file or a variable that has no effect on the action's lock;
+ * `why` is a whole sentence. `grave`: the setting shows that TLS was intended, but a password goes
+ * over the network in plain text. */
 void options_unused(const struct options *options,
                     void (*visit)(enum option_id id, const char *why, bool grave, void *data),
                     void *data);
 
 /* --- the store of a held lock (held_store.c) --------------------------------- */
 
-/* The first word of a lock's line in DLOCK_HELD has the settings that determine the lock's store
- * and key: "file?lock-dir=/run/lock/dlock", "redis?redis=redis://a&prefix=p:", with '%' and two
- * hexadecimal digits for bytes that would end a value. The word has no passwords, and paths are
- * absolute. A setting that the word does not name has its default. */
+/* The first word of a lock's line in DLOCK_HELD contains the settings that determine the lock's
+ * store and key, such as "file?lock-dir=/run/lock/dlock" or "redis?redis=redis://a&prefix=p:". A
+ * byte that would end a value is written as '%' and two hexadecimal digits. The word contains no
+ * passwords, and its paths are absolute. A setting that is not in the word has its default. */
 
-/* Returns the whole word for a lock in the store of this kind that these settings select; lock_dir
- * is the lock directory in use, NULL: none. The caller frees the word. NULL: memory is short. */
+/* Returns the store word of DLOCK_HELD for a lock in a store of this kind with these settings.
+ * `lock_dir` is the lock directory in use, or NULL if there is none. The caller frees the word.
+ * NULL: memory is short. */
 char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir);
 
 /* --- advice for users who mistype (hints.c) ---------------------------------- */
 
-/* If the words after NAME are not a command that can be run, adds to *why what the user may have
+/* Called if the words after NAME cannot be run as a command: adds to *why what the user may have
  * meant. Adds nothing if there is no guess. */
 void hints_not_a_command(const struct options *options, struct errmsg *why);
 
-/* If the option that *why refuses was set after NAME, adds to *why that NAME may be the command.
- * `origin` is that of the option. */
+/* *why refuses an option that has this origin. If the option follows NAME on the command line, adds
+ * to *why that NAME may be the command. */
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why);
 
-/* True if NAME is the path of an existing file: flock(1) would lock that file, while dlock locks
- * only the name. */
+/* True if NAME is the path of an existing file. flock(1) would lock that file, but dlock locks only
+ * the name. */
 bool hints_name_is_file(const struct options *options);
 
 #endif

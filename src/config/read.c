@@ -6,8 +6,8 @@
 
 /* --- values ------------------------------------------------------------- */
 
-/* Refuses a relative path of a lock in a file or a variable: such a setting applies in many working
- * directories, and in each of them the path would name another lock. */
+/* Refuses a relative path of a lock if a file or a variable sets it. Such a setting applies in many
+ * working directories, and the path would name a different lock in each of them. */
 static bool is_one_place(const struct setting *setting, struct errmsg *why)
 {
     bool is_place = setting->id == OPT_LOCK_DIR || setting->id == OPT_LOCK_FILE;
@@ -47,7 +47,8 @@ static bool has_lock_file(const struct settings *settings)
     return setting_in_force(settings, OPT_LOCK_FILE) != NULL;
 }
 
-/* The lock's name with --lock-file: that of --name, or the path. NULL: there is none. */
+/* The lock's name with --lock-file: the value of --name or, without one, the path. NULL: neither is
+ * given. */
 static const char *name_of_lock_file(const struct settings *settings)
 {
     const struct setting *name = setting_in_force(settings, OPT_NAME);
@@ -70,8 +71,8 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
-/* Moves the further names of --status, which start at argv[at], next to each other. Options may
- * stand between them, up to a "--". `is_over`: that "--" comes before argv[at]. */
+/* Reads the further names of --status, which start at argv[at], and moves them next to each other.
+ * Options may stand between names, but not after a "--". `is_over`: a "--" precedes argv[at]. */
 static enum settings_result read_more_names(struct options *options, int argc, char **argv, int at,
                                             bool is_over, struct errmsg *why)
 {
@@ -88,7 +89,7 @@ static enum settings_result read_more_names(struct options *options, int argc, c
     return SETTINGS_OK;
 }
 
-/* Refuses the NAME of a command line with --lock-file. */
+/* Refuses NAME on a command line with --lock-file. */
 static enum settings_result refuse_name(struct options *options, const char *name,
                                         struct errmsg *why)
 {
@@ -97,8 +98,8 @@ static enum settings_result refuse_name(struct options *options, const char *nam
     return SETTINGS_BAD_USAGE;
 }
 
-/* [OPTIONS] --lock-file=PATH [--] COMMAND... : argv[word] is the first word after the options;
- * `is_over`: it follows a "--". */
+/* Reads [OPTIONS] --lock-file=PATH [--] COMMAND..., where argv[word] is the first word after the
+ * options. `is_over`: a "--" precedes that word. */
 static enum settings_result read_words_of_lock_file(struct options *options, int word, char **argv,
                                                     bool is_over, struct errmsg *why)
 {
@@ -109,8 +110,8 @@ static enum settings_result read_words_of_lock_file(struct options *options, int
     return SETTINGS_OK;
 }
 
-/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two groups of options, with NAME between them. After a
- * "--" before NAME there are no more options. */
+/* Reads [OPTIONS] NAME [OPTIONS] [--] COMMAND..., which has options before and after NAME. If a
+ * "--" precedes NAME, no options follow. */
 static enum settings_result read_words(struct options *options, int argc, char **argv,
                                        struct errmsg *why)
 {
@@ -211,8 +212,8 @@ static enum settings_result read_command_line(struct options *options, int argc,
 
 /* --- all sources --------------------------------------------------------- */
 
-/* The command line is read first, because its NAME chooses the sections of the files, but its
- * settings are added last, because the last setting of an option counts. */
+/* Reads the other sources. The command line has been read first, because NAME chooses the sections
+ * of the files. But its settings are added last, because the last setting of an option counts. */
 static enum settings_result read_the_rest(struct options *options, struct errmsg *why)
 {
     struct settings command_line = options->settings;
@@ -256,7 +257,7 @@ enum settings_result options_read(struct options *options, int argc, char **argv
     return result;
 }
 
-/* Precedence: the command line, then DLOCK_HELD, then the other sources. */
+/* The command line overrides DLOCK_HELD, which overrides the other sources. */
 static enum settings_result add_settings_under(struct settings *under,
                                                const struct options *options, const char *store,
                                                size_t length)
@@ -278,8 +279,8 @@ static enum settings_result add_settings_under(struct settings *under,
     return added ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 }
 
-/* Makes options with default values, for the same action and command. NULL with *why set: memory is
- * short. */
+/* Makes options with default values, but with the same action and command. NULL with *why set:
+ * memory is short. */
 static struct options *make_options(const struct options *options, const char *name,
                                     struct errmsg *why)
 {

@@ -1,4 +1,5 @@
-/* Finds options that have no effect, by the last columns of option_rows.h. */
+/* Finds options that have no effect, by the actions and circumstances in their rows
+ * (option_rows.h). */
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/exit_status.h"
@@ -14,7 +15,8 @@ bool option_used_by(enum option_id id, enum option_action action)
     return (option_rows[id].actions & (1u << action)) != 0;
 }
 
-/* The actions that use the option: "--acquire, --extend and --release". */
+/* Writes the actions that use the option, such as "--acquire, --extend and --release". Returns
+ * text. */
 static const char *name_users(enum option_id id, char *text, size_t size)
 {
     const char *last = NULL;
@@ -90,7 +92,7 @@ static unsigned when_of_store(const struct options *options, enum option_id chos
     return when;
 }
 
-/* The records of attached locks are in the lock directory, wherever the locks are. */
+/* The records of attached locks are in the lock directory, even if the locks are in Redis. */
 static bool uses_lock_dir(const struct options *options)
 {
     return options->fallback_to_file || options->action == ACTION_ATTACH ||
@@ -111,7 +113,8 @@ static unsigned when_of(const struct options *options, enum option_id chosen_by)
            (options->heartbeat ? ON_HEARTBEAT : 0);
 }
 
-/* Why an option has no effect if none of these circumstances holds. NULL: because of the store. */
+/* Returns why an option has no effect if none of these circumstances holds. NULL: the store is the
+ * reason. */
 static const char *reason(unsigned wanted)
 {
     static const struct {
@@ -133,7 +136,7 @@ static const char *reason(unsigned wanted)
     return NULL;
 }
 
-/* Sets *why for an option that the store makes useless. */
+/* Sets *why for an option that has no effect in this store. */
 static void blame_store(const struct options *options, enum option_id id, enum option_id chosen_by,
                         unsigned when, struct errmsg *why)
 {
@@ -175,8 +178,8 @@ static bool is_off(enum option_id id, const char *text)
 }
 
 /* True if the option can affect the action's lock. --print-config and --current have no such lock.
- * Without a name, --extend and --release take the store from DLOCK_HELD. Another mode overrides
- * --slots. */
+ * Without a name, --extend and --release take the store from DLOCK_HELD. If another mode is chosen,
+ * --slots has no effect. */
 static bool decides(const struct options *options, enum option_id id)
 {
     bool by_held = options->name == NULL &&
@@ -186,7 +189,7 @@ static bool decides(const struct options *options, enum option_id id)
            options->action != ACTION_CURRENT && !by_held && !overridden;
 }
 
-/* True if dlock runs under another lock, and so may use the store of that lock, which may be of any
+/* True if dlock runs under another lock. Then dlock may use that lock's store, which may be of any
  * kind. */
 static bool is_under_lock(void)
 {
@@ -194,7 +197,7 @@ static bool is_under_lock(void)
     return held != NULL && *held != '\0';
 }
 
-/* Sets *why to a whole sentence if the option has no effect on the lock. */
+/* True, with a whole sentence in *why, if the option has no effect on the lock. */
 static bool has_no_effect(const struct options *options, enum option_id id,
                           enum option_id chosen_by, unsigned when, struct errmsg *why)
 {

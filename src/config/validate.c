@@ -83,9 +83,9 @@ static enum settings_result check_lock_file(const struct options *options, struc
     return SETTINGS_OK;
 }
 
-/* True if a secret is configured but --hash keeps it from being used: names that the user wants to
- * hide would be guessable. If --hash comes from a stronger source than the secret, that is
- * intentional. If both come from files, their sections decide. */
+/* True if a secret is configured, but --hash keeps dlock from using it, so that names that the user
+ * wants to hide could be guessed. A --hash from a stronger source than the secret is intentional.
+ * If both come from files, a section may turn off the secret for some locks on purpose. */
 static bool passes_over_secret(const struct options *options)
 {
     enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind;
@@ -95,8 +95,8 @@ static bool passes_over_secret(const struct options *options)
 }
 
 /* Refuses --conflict-exit-code=0 for the actions whose status 0 means that the lock was acquired
- * (or is free): a script would continue after a conflict. A 0 in a file or a variable is meant for
- * commands that should not run then, so these actions use the default instead. */
+ * (or is free), because a script would continue after a conflict. A 0 in a file or a variable is
+ * meant for dlock NAME COMMAND, so these actions use the default instead. */
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||

@@ -1,4 +1,4 @@
-/* The table of options, the readers of their values, and the settings of each source. */
+/* The table of options, the functions that read their values, and the settings of each source. */
 #include "config/config_int.h"
 #include "lock/lock_name.h"
 #include "util/clock.h"
@@ -13,13 +13,14 @@
 struct value {
     struct options *options;
     const struct option_row *row;
-    void *to;         /* the option's place in the options */
+    void *to;         /* the member of *options for this option */
     const char *text; /* lives as long as the options */
-    bool set;         /* of a flag */
+    bool set;         /* the value of a flag */
     struct errmsg *why;
 };
 
-/* Sets *why. Returns false, so that the reader of a value can return the result. */
+/* Sets *why. Always returns false, so that the function that reads a value can return this
+ * result. */
 __attribute__((format(printf, 2, 3))) static bool refuse(const struct value *value,
                                                          const char *format, ...)
 {
@@ -69,7 +70,7 @@ static bool exclusive(const struct value *value)
     return true;
 }
 
-/* Each --verbose adds one; the last one of --verbose and --quiet counts. */
+/* Each --verbose adds one to the verbosity. Of --verbose and --quiet, the last one counts. */
 static bool verbose(const struct value *value)
 {
     int *verbosity = &value->options->verbosity;
@@ -151,7 +152,7 @@ static bool pause_time(const struct value *value)
            refuse(value, "a pause can last at most %dd", LEASE_MOST_DAYS);
 }
 
-/* The last one of --wait and --nonblock counts. */
+/* Of --wait and --nonblock, the last one counts. */
 static bool wait_limit(const struct value *value)
 {
     value->options->nonblock = false;
@@ -188,7 +189,7 @@ static bool slots(const struct value *value)
 
 static bool attach_pid(const struct value *value)
 {
-    int64_t pid = 0; /* without a value: our parent process */
+    int64_t pid = 0; /* if there is no value: our parent process */
     if (*value->text != '\0' && !number_parse(value->text, 1, INT32_MAX, &pid))
         return refuse(value, "must be the pid of a process");
     value->options->attach_pid = (pid_t)pid;
@@ -202,7 +203,7 @@ static bool stop_signal(const struct value *value)
            refuse(value, "no such signal; use a form such as TERM, SIGTERM or 15");
 }
 
-/* A choice is kept as its place in the option's list of choices. */
+/* A choice is kept as its index in the option's list of choices. */
 static bool choice(const struct value *value)
 {
     size_t length = strlen(value->text), size;
@@ -396,7 +397,8 @@ static bool is_same_source(struct origin a, struct origin b)
     return a.kind == b.kind && a.file == b.file && a.section == b.section;
 }
 
-/* The setting to which a new setting of this option and source is appended; NULL: none. */
+/* Returns the setting to which the text of a new setting from this origin is appended. NULL: the
+ * new setting stays separate. */
 static struct setting **joined(struct settings *settings, enum option_id id, struct origin origin)
 {
     for (struct setting **at = &settings->first; id == OPT_REDIS && *at != NULL; at = &(*at)->next)

@@ -1,7 +1,6 @@
-/* --doctor: can a lock be trusted here, and if not, why? Each check adds rows to the findings, in
- * the order in which it finds them. The findings are printed as a table for people or as JSON for
- * programs, and decide the exit status. Texts in the findings may be foreign: they are escaped when
- * they are printed. */
+/* --doctor: can a lock be trusted here, and if not, why? Each check adds rows to the findings. The
+ * findings are printed as a table for people or as JSON for programs, and decide the exit status.
+ * Texts in the findings may come from a server, so they are escaped when they are printed. */
 #ifndef DLOCK_DOCTOR_DOCTOR_H
 #define DLOCK_DOCTOR_DOCTOR_H
 
@@ -11,33 +10,34 @@
 enum finding_result {
     FINDING_OK,
     FINDING_NOTE, /* worth knowing, or impossible to find out */
-    FINDING_WARN, /* locks work, but something near them will cause trouble */
+    FINDING_WARN, /* locks work, but something may cause trouble */
     FINDING_FAIL, /* a lock cannot be acquired here, or cannot be trusted */
 };
 
-/* The exit status if a lock can be acquired, but must not be trusted. No exit status of a run means
- * that. */
+/* The exit status if a lock can be acquired, but must not be trusted. A run has no exit status with
+ * that meaning. */
 enum { FINDING_UNTRUSTED = 1 };
 
 struct finding {
     enum finding_result result;
-    int status; /* exit status for FINDING_FAIL: as of a run, or FINDING_UNTRUSTED */
+    int status; /* for FINDING_FAIL: the exit status of a run, or FINDING_UNTRUSTED */
     const char *section;
     char *subject, *name, *found;
     const char *advice; /* NULL: none */
 };
 
-/* Starts as {0}. */
+/* Initialize with {0}. */
 struct findings {
-    const char *section; /* of the rows that are added from now on: a literal */
-    const char *subject; /* of the section: the server, the directory; NULL: none; not copied */
-    const char *check;   /* the name of these rows */
+    const char *section; /* the section of the rows added from now on; a literal */
+    const char *subject; /* what the section is about, such as a server; NULL: none; not copied */
+    const char *check;   /* the name of the rows added from now on */
     struct finding *list;
     size_t count, room;
     bool short_of_memory; /* rows are missing */
 };
 
-/* The next rows belong to this section and, unless `subject` is NULL, to this subject of it. */
+/* The rows added from now on belong to this section and, unless `subject` is NULL, are about this
+ * subject. */
 void findings_section(struct findings *findings, const char *section, const char *subject);
 
 /* Adds a row for the current check. `advice` (NULL: none) is a literal, and is dropped if the
@@ -51,34 +51,34 @@ __attribute__((format(printf, 4, 5))) void findings_add(struct findings *finding
 #define findings_note(findings, ...) findings_add(findings, FINDING_NOTE, __VA_ARGS__)
 #define findings_warn(findings, ...) findings_add(findings, FINDING_WARN, __VA_ARGS__)
 
-/* Like findings_add(), for FINDING_FAIL with its exit status. */
+/* Like findings_add(), but the result is FINDING_FAIL with this exit status. */
 __attribute__((format(printf, 4, 5))) void
 findings_fail(struct findings *findings, int status, const char *advice, const char *format, ...);
 
-/* True for LOCK_OK. For any other result but LOCK_CANCELLED, adds the failure with the exit status
- * that a run would have. */
+/* Returns true for LOCK_OK. For any other result except LOCK_CANCELLED, adds a failed row with the
+ * exit status that a run would have. */
 bool findings_served(struct findings *findings, enum lock_result result, const char *advice,
                      const struct errmsg *why);
 
-/* 0 if nothing failed; otherwise the exit status of a run, taken from the first failed row that
- * has one; otherwise FINDING_UNTRUSTED. */
+/* Returns 0 if nothing failed. Otherwise returns the first status of a failed row other than
+ * FINDING_UNTRUSTED, or FINDING_UNTRUSTED if there is no other status. */
 int findings_status(const struct findings *findings);
 
-/* Prints the findings on stdout. `terse`: only warnings and failures. Counts columns by the locale
- * that setlocale(3) has set. */
+/* Prints the findings on stdout. `terse`: only warnings and failures. Call setlocale(3) first,
+ * because the width of characters depends on the locale. */
 void findings_print(const struct findings *findings, bool terse);
 void findings_print_json(const struct findings *findings);
 
 void findings_free(struct findings *findings);
 
-/* Examines the store. The key of `request` must be otherwise unused. True if it is worth trying to
- * take that lock. */
+/* Examines the store. No other process may use the key of `request`. True if a trial of that lock
+ * makes sense (doctor_trial()). */
 bool doctor_examine(struct backend *store, const struct lock_request *request,
                     struct findings *findings, struct bound bound);
 
-/* Tries out the whole life of the request's lock, which no other process uses: a holder and a
- * waiter compete for it, each through its own backend of the same store. Leaves nothing in the
- * store, if the store allows that. */
+/* Tries out the whole life of the lock that `request` names and that no other process uses. A
+ * holder and a waiter compete for the lock, each through its own backend of the same store.
+ * Afterwards removes all traces from the store, if the store allows that. */
 void doctor_trial(struct backend *holder, struct backend *waiter,
                   const struct lock_request *request, struct findings *findings,
                   struct bound bound);

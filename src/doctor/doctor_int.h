@@ -1,4 +1,5 @@
-/* Shared by the files of doctor/: a Redis server that --doctor examines, and the checks of it. */
+/* Shared by the files of doctor/: a Redis server that --doctor examines, and the checks of that
+ * server. */
 #ifndef DLOCK_DOCTOR_DOCTOR_INT_H
 #define DLOCK_DOCTOR_DOCTOR_INT_H
 
@@ -17,17 +18,19 @@ struct server {
     struct backend *store;
     const struct redis_url *url;
     const struct redis_settings *settings;
-    const struct lock_request *request; /* its key is otherwise unused; the rest as configured */
+    const struct lock_request *request; /* as configured, but with a key that nothing else uses */
     struct findings *findings;
     struct bound bound;
     struct redis_conn conn;
 };
 
-/* doctor_examine() for a store in one Redis, Sentinel or Cluster. */
+/* Does what doctor_examine() does, for one Redis server, a master behind Sentinels, or a
+ * Cluster. */
 bool doctor_redis(struct backend *store, const struct lock_request *request,
                   struct findings *findings, struct bound bound);
 
-/* Removes what a store in Redis remembers of the free lock, its last fence included. */
+/* Removes everything that a store in Redis remembers about the free lock, including its last
+ * fence. */
 void doctor_forget(struct backend *store, const char *key, struct bound bound);
 
 /* Sends the command, and waits for its reply, which the caller frees. False: there is no reply,
@@ -38,9 +41,10 @@ bool server_ask(struct server *server, const struct redis_command *command, redi
  * GET. False: the connection is gone, or it is pointless to continue. */
 bool server_check_info(struct server *server);
 
-/* doctor/redis_access.c: checks that the user may run what the scripts run, and may subscribe.
- * Leaves nothing in the store, if that is permitted. Call this last: the connection may then be in
- * tracking mode. False: the connection is gone, or the user may not take a lock. */
+/* doctor/redis_access.c: checks that the user may run the commands of dlock's scripts, and may
+ * subscribe. Deletes its keys from the store, if the user may do that. Call this last, because it
+ * may leave the connection in tracking mode. False: the connection is gone, or the user may not
+ * take a lock. */
 bool server_check_access(struct server *server);
 
 #endif

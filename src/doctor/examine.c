@@ -21,7 +21,7 @@ static bool unusable(struct findings *findings, int error)
     return false;
 }
 
-/* Adds a row only if the file system is doubtful, or unknown. */
+/* Adds a row only if there is doubt about the file system. */
 static bool check_file_system(int fd, struct findings *findings)
 {
     struct fs_type type;
@@ -73,7 +73,8 @@ static bool examine_directory(const char *path, struct findings *findings)
     return usable;
 }
 
-/* The file of --lock-file is not locked for a trial, because it would be the user's own lock. */
+/* Examines the file of --lock-file. Returns false, so that no trial follows: a trial would take the
+ * user's own lock. */
 static bool examine_file(const char *path, struct findings *findings)
 {
     struct stat status;
@@ -102,8 +103,8 @@ static bool has_failed(const struct findings *findings, size_t from)
     return false;
 }
 
-/* Examines one server after the other, so that the rows keep their order. A problem of a minority
- * of the servers is only a warning. */
+/* Examines one server after the other, so that the rows keep their order. If only a minority of the
+ * servers fail, their failures count as warnings. */
 static bool examine_quorum(struct backend *quorum, const struct lock_request *request,
                            struct findings *findings, struct bound bound)
 {
@@ -134,7 +135,7 @@ static bool examine_quorum(struct backend *quorum, const struct lock_request *re
 
 /* --- all of them --------------------------------------------------------- */
 
-/* Only for Redis: lock files remember nothing that must be removed. */
+/* Does nothing for lock files, which keep nothing that must be removed. */
 void doctor_forget(struct backend *store, const char *key, struct bound bound)
 {
     struct backend *member = quorum_backend_member(store, 0);

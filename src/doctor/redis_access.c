@@ -1,7 +1,7 @@
-/* Checks that the user of the connection may run the commands of dlock's scripts. ACL DRYRUN would
- * report that, but is for administrators. So dlock sends each command, on keys that are otherwise
- * unused and that expire by themselves if they cannot be deleted. The error then names the refused
- * command, which an error inside a script does not. */
+/* Checks that the user of the connection may run the commands of dlock's scripts. ACL DRYRUN could
+ * report that, but only administrators may use it. So dlock sends each command separately, on keys
+ * that nothing else uses and that expire if dlock cannot delete them. An error then names the
+ * refused command; an error inside a script would not. */
 #include "doctor/doctor_int.h"
 
 #include "store/redis/redis_int.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The purposes of the commands: one row reports all that is missing for a purpose. */
+/* What the commands are for. A purpose has one row, which reports all its refused commands. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
 /* The advice for a command that the server has refused. */
@@ -32,9 +32,9 @@ static const struct {
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
 
-/* The words \1 to \11 (octal) stand for the keys, in the order in which scripts get them, and a
- * channel. An unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make
- * sure that nothing remains for long. */
+/* dlock replaces the words \1 to \10 (octal) by the keys, in the order in which scripts get them,
+ * and \11 by a channel. EVALSHA names a script that does not exist, so the expected answer is
+ * NOSCRIPT. Because of PX and PEXPIRE, all keys soon expire. */
 struct
 try {
     enum purpose purpose;
@@ -100,15 +100,15 @@ static const struct try listening[] = {
 };
 enum { LISTENING = sizeof listening / sizeof *listening, TRIES = sizeof acting / sizeof *acting };
 
-/* What is refused for a purpose: the first error, and the number of commands. */
+/* What was refused for a purpose: the first error, and the number of refused commands. */
 struct verdict {
     char first[400];
     int refused;
-    bool replica; /* the first error is a replica's */
+    bool replica; /* the first error came from a replica */
     enum lock_result result;
 };
 
-/* Allocated, because it is too large for a stack. */
+/* Allocated on the heap, because it is too large for a small stack. */
 struct tries {
     char keys[REDIS_COMPANIONS + 2][COMPANION_SIZE]; /* the last one is the channel */
     struct redis_command commands[TRIES];
@@ -184,7 +184,7 @@ static bool try_acting(struct server *server, struct tries *tries)
     return findings_served(server->findings, result, NULL, &why);
 }
 
-/* Tries CLUSTER SLOTS, which --list sends to a Cluster, and which other servers do not know. */
+/* Tries CLUSTER SLOTS, which --list sends to a Cluster. Other servers do not know this command. */
 static bool try_slots(struct server *server, struct tries *tries)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
@@ -198,8 +198,8 @@ static bool try_slots(struct server *server, struct tries *tries)
     return true;
 }
 
-/* If the connection breaks, this counts as a refusal of these commands, without which a lock can
- * still be acquired. */
+/* If the connection breaks, these commands count as refused. A lock can still be acquired without
+ * them. */
 static bool try_listening(struct server *server, struct tries *tries)
 {
     static const enum purpose lost[] = {CALLING, TRACKING};

@@ -1,5 +1,5 @@
-/* Uses INFO and CONFIG GET to check a server that keeps locks. Providers rename CONFIG, and an ACL
- * may allow neither, so an unknown value is not a failure. */
+/* Uses INFO and CONFIG GET to check a server that keeps locks. Providers may rename CONFIG, and an
+ * ACL may forbid both commands, so an unknown value is not a failure. */
 #include "doctor/doctor_int.h"
 
 #include "util/text.h"
@@ -23,7 +23,8 @@ struct facts {
 
 /* --- fields -------------------------------------------------------------- */
 
-/* The value of a line "field:value". False, and "", if there is none. */
+/* Finds the value in the line "name:value". If there is no such line, sets the value to "" and
+ * returns false. */
 static bool field(const char *info, const char *name, char value[FIELD_SIZE])
 {
     size_t length = strlen(name);
@@ -62,7 +63,7 @@ static void version(const struct facts *facts, struct findings *findings)
     static const char advice[] = "use Redis 6.0 or later, or Valkey";
     char claimed[FIELD_SIZE], own[FIELD_SIZE];
 
-    /* The Redis version with which other servers claim to be compatible. */
+    /* Other servers report here the Redis version with which they claim to be compatible. */
     long major = field(facts->info, "redis_version", claimed) ? strtol(claimed, NULL, 10) : 0;
     if (major <= 0) {
         findings_note(findings, NULL, not_in_info);
@@ -118,7 +119,7 @@ static void mode(const struct facts *facts, struct findings *findings)
 
 /* --- whether locks stay -------------------------------------------------- */
 
-/* The volatile-* policies are no better than allkeys-*: every lock has an expiry. */
+/* The volatile-* policies are no better than allkeys-*, because every lock has an expiry. */
 static void eviction(const struct facts *facts, struct findings *findings)
 {
     static const char advice[] =
@@ -190,7 +191,8 @@ static void last_write(const struct facts *facts, struct findings *findings)
                       last);
 }
 
-/* Counts the lines of INFO such as "slave0:ip=...,port=...,state=online,...". */
+/* Counts the replicas that are online, by lines of INFO such as
+ * "slave0:ip=...,port=...,state=online,...". */
 static int online_replicas(const char *info)
 {
     enum { REPLICAS_MOST = 100 };
@@ -259,7 +261,7 @@ static const struct {
     {"min-replicas-to-write", min_replicas},
 };
 
-/* The value of CONFIG GET; NULL if there is none. */
+/* The value in the reply to CONFIG GET; NULL if there is none. */
 static const char *setting(const redisReply *reply)
 {
     bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&

@@ -39,7 +39,7 @@ static void format_addresses(const struct addresses *addresses, char *text, size
     }
 }
 
-/* If the URL has several hosts, one that cannot be looked up is only a warning. */
+/* If the URL has several hosts, a host that cannot be looked up is only a warning. */
 static bool check_name(const struct server *server, const struct redis_endpoint *host)
 {
     static const char advice[] = "use a name that DNS or hosts(5) knows";
@@ -78,8 +78,9 @@ static bool check_names(struct server *server)
 
 /* --- which server -------------------------------------------------------- */
 
-/* A Sentinel that does not answer is only a warning, because others answer. Two Sentinels that name
- * different masters are a failure, because they lead to two holders. */
+/* If a Sentinel does not answer, that is only a warning, because others may answer. If two
+ * Sentinels name different masters, that is a failure, because two clients could then hold the same
+ * lock. */
 static bool check_sentinels(struct server *server)
 {
     const struct redis_url *url = server->url;
@@ -147,7 +148,7 @@ static bool connect_to(struct server *server)
     char time[FINDINGS_TIME_SIZE];
     enum lock_result result = LOCK_OK;
 
-    if (conn->at.path[0] == '\0') /* looked up now: not part of the measured time */
+    if (conn->at.path[0] == '\0') /* look the name up first: the lookup is not measured */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
     conn->look_up = server->bound.until;
     struct deadline start = deadline_now();
@@ -211,9 +212,9 @@ static bool check_tls(struct server *server)
     return true;
 }
 
-/* Sends the first command of the connection; its result also judges the greeting (such as AUTH and
- * CLIENT SETNAME), which is sent before it. A proxy may hang up at the greeting: then dlock repeats
- * the command, without the client's name. */
+/* Sends the first command on the connection. Its result also shows whether the server accepted the
+ * greeting (such as AUTH and CLIENT SETNAME), which is sent before the command. If a proxy hangs up
+ * at the greeting, dlock repeats the command without the client's name. */
 static bool log_in(struct server *server)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");
@@ -288,8 +289,8 @@ static bool check_latency(struct server *server)
 
 /* --- all of them --------------------------------------------------------- */
 
-/* The checks, from the cheapest to those that change something; each needs the one before. False: a
- * row says why it is pointless to continue. */
+/* The checks, from the cheapest to those that write to the server. Each check needs the one before
+ * it. If a check returns false, a row says why it is pointless to continue. */
 static const struct {
     const char *name;
     bool (*check)(struct server *server);

@@ -1,4 +1,4 @@
-/* Tries out the life of a lock: a holder and a waiter compete for the same one. */
+/* Tries out the life of a lock: a holder and a waiter compete for the same lock. */
 #include "doctor/doctor_int.h"
 
 #include "lock/lock_name.h"
@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the store may take to send a notice, and how long it may take to clean it up. */
+/* How long the store may take to send a notification, and how long the clean-up after the trial may
+ * take. */
 static const struct duration notice_limit = {500 * NS_PER_MS}, clean_limit = {2 * NS_PER_S};
 
-/* If a proxy closes the connection of a subscriber, dlock makes a few tries before it stops
- * requesting a subscription, just as it does for real watches and waiters. */
+/* If a proxy closes the connection of a subscriber, dlock tries a few times before it does without
+ * a subscription. Real watches and waiters do the same. */
 enum { TRIES = 4 };
 
 /* The holder or the waiter of the trial, with its own backend. */
@@ -20,7 +21,7 @@ struct party {
     struct backend *backend;
     struct lock_request request;
     struct lease lease;
-    struct holder other; /* the holder that the store named when it refused the take */
+    struct holder other; /* the holder that the store names when it refuses the lock */
     char token[TOKEN_SIZE], take_id[TOKEN_SIZE];
     bool holds;
 };
@@ -29,7 +30,7 @@ struct trial {
     struct party holder, waiter;
     struct findings *findings;
     struct bound bound;
-    struct deadline start;   /* of the current step */
+    struct deadline start;   /* when the current step started */
     bool reported;           /* the step has added its row */
     const char *cannot_call; /* why the store cannot notify the waiter; NULL: it can */
 };
@@ -69,7 +70,7 @@ static enum lock_result take(struct trial *trial, struct errmsg *why)
     return result;
 }
 
-/* The waiter must be refused while the holder has the lock: the purpose of a lock. */
+/* While the holder has the lock, the store must refuse the waiter. */
 static enum lock_result exclude(struct trial *trial, bool waits, struct errmsg *why)
 {
     enum lock_result result = ask(trial, &trial->waiter, waits, why);
@@ -109,7 +110,8 @@ static bool is_readable(const struct trial *trial, int fd, struct deadline end)
     return deadline_poll(fds, 2, end) > 0 && fds[0].revents != 0;
 }
 
-/* The waiter touches the lock: the holder must learn of it. */
+/* The waiter changes the lock by extending its lease. The store must notify the holder of the
+ * change. */
 static enum lock_result touch(struct trial *trial, struct errmsg *why)
 {
     static const char advice[] = "dlock notices a loss only at its next check, within 10s";
@@ -165,8 +167,8 @@ static enum lock_result release(struct trial *trial, struct errmsg *why)
     return result;
 }
 
-/* True if the waiter is notified of the release, or that the lock was touched. The time is limited,
- * because a notice that cannot be read stays readable for ever. */
+/* True if the waiter is notified of the release, or of an earlier change to the lock. The time is
+ * limited, because a descriptor stays readable for ever if its notification cannot be read. */
 static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
@@ -240,8 +242,8 @@ static enum lock_result force(struct trial *trial, struct errmsg *why)
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* Each step needs the one before. If a step returns LOCK_OK without adding a row, its row shows the
- * time that it took. If the lock is not in the state that the step needs, the store cannot be
+/* Each step needs the one before it. If a step succeeds without adding a row, dlock adds a row with
+ * the time that the step took. If a step finds the lock in the wrong state, the store cannot be
  * trusted. */
 static const struct {
     const char *name;
@@ -277,7 +279,8 @@ static bool run_step(struct trial *trial, size_t i)
     return result == LOCK_OK;
 }
 
-/* Releases the lock if the party holds it, or may hold it without knowing. */
+/* Releases the lock if the party holds it, may hold it without knowing, or is still in its
+ * queue. */
 static void give_back(struct party *party, struct bound bound)
 {
     struct backend *backend = party->backend;
@@ -295,8 +298,8 @@ static void clean(struct trial *trial)
     struct bound bound = {deadline_after(clean_limit), -1};
     give_back(&trial->waiter, bound);
     give_back(&trial->holder, bound);
-    /* Both parties, because one address may lead to two servers, and each server then remembers
-     * something. */
+    /* Both backends must do this, because one address may lead to two servers, and each server then
+     * remembers something. */
     doctor_forget(trial->waiter.backend, trial->waiter.request.key, bound);
     doctor_forget(trial->holder.backend, trial->holder.request.key, bound);
 }
@@ -304,7 +307,7 @@ static void clean(struct trial *trial)
 void doctor_trial(struct backend *holder, struct backend *waiter,
                   const struct lock_request *request, struct findings *findings, struct bound bound)
 {
-    struct trial *trial = calloc(1, sizeof *trial); /* 13 kB, too much for a stack */
+    struct trial *trial = calloc(1, sizeof *trial); /* 13 kB is too much for a small stack */
     findings_section(findings, "trial", NULL);
     if (trial == NULL) {
         findings->check = "trial";
