@@ -1,5 +1,6 @@
-/* Locks on this host: flock(2) on a file; the kernel frees the lock when its holder dies. This file
- * also declares the directory of lock files: its path, and whether dlock can trust it. */
+/* Locks on this host. dlock locks a file with flock(2), and the kernel frees the lock when its
+ * holder dies. This file also declares the directory of lock files: its path, and whether dlock can
+ * trust it. */
 #ifndef DLOCK_STORE_FILE_BACKEND_H
 #define DLOCK_STORE_FILE_BACKEND_H
 
@@ -9,21 +10,21 @@
 #include <sys/stat.h>
 
 /* Opens the backend for lock files in `dir` (NULL: the default). Each lock file contains a lease
- * record and is removed when the lock is released. LOCK_OK with *backend set, which the caller
+ * record and is removed when the lock is released. LOCK_OK with *opened set, which the caller
  * closes with its close(); otherwise the results of lock_dir_open(). */
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why);
 
-/* Opens the backend for the one file at `path`: --lock-file. The file is created empty if it is
- * missing, and is neither written nor removed, so that flock(1) and dlock exclude each other. There
- * is no record: another process's lease cannot be found by its token. LOCK_OK with *backend set;
+/* Opens the backend for --lock-file: the one file at `path`. dlock creates the file empty if it is
+ * missing, and never writes or removes it, so that flock(1) and dlock exclude each other. There is
+ * no record, so another process's lease cannot be found by its token. LOCK_OK with *opened set;
  * LOCK_SYSTEM, LOCK_INVALID with *why set. */
 enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why);
 
 /* A user's default directory is in the first of these places that exists and, except for root, is
  * writable by all users. */
 enum lock_dir_place {
-    LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID */
-    LOCK_DIR_RUN,      /* /run/dlock/UID; a package makes /run/dlock */
+    LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID for other users */
+    LOCK_DIR_RUN,      /* /run/dlock/UID; a package creates /run/dlock */
     LOCK_DIR_TMP,      /* /tmp/dlock-UID */
     LOCK_DIR_GIVEN,    /* a directory that the user gave */
 };
@@ -38,15 +39,15 @@ struct lock_dir {
 
 /* Opens `path`, or the default directory if `path` is NULL. The default must not be in a /tmp that
  * only some of the user's processes can see. Creates a missing directory with mode 0700. Refuses a
- * link, another user's directory, and a directory that others may write to without the sticky bit;
- * accepts a sticky directory of root's that is meant for all users. LOCK_OK; LOCK_REFUSED,
- * LOCK_INVALID, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
+ * symbolic link, another user's directory, and a directory that others may write to without the
+ * sticky bit; accepts a sticky directory of root, which is meant for all users. LOCK_OK;
+ * LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
 enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why);
 
 void lock_dir_close(struct lock_dir *dir);
 
-/* True if the directory belongs to us, or belongs to root and has the sticky bit: then it is meant
- * for all users. */
+/* True if the directory belongs to our user, or belongs to root and is sticky, which means that it
+ * is for all users. */
 bool lock_dir_may_use(const struct stat *status);
 
 /* True if the directory is still at its path: it was not removed or replaced, and nothing is
@@ -56,18 +57,19 @@ bool lock_dir_stands(const struct lock_dir *dir);
 /* True if other users can have locks in the directory. */
 bool lock_dir_is_shared(const struct lock_dir *dir);
 
-/* The name of one of dlock's own files in a lock directory, `.WHAT-UID`: one for each user, because
- * in a shared directory a user cannot open another user's file. */
+/* The name of one of dlock's own files in a lock directory: `.WHAT-UID`. Each user has a separate
+ * file, because in a shared directory a user cannot open another user's file. */
 #define LOCK_DIR_OWN_SIZE 64
 void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
 
-/* True if we may write to this open file: a regular file of ours with a single link. In a directory
- * that all users may write to, another user may have created the file first, or have linked another
- * of our files there, if the kernel allows that (fs.protected_hardlinks). */
+/* True if we may write to this open file: it is a regular file, belongs to our user and has a
+ * single link. In a directory that all users may write to, another user may have created the file
+ * first or, if the kernel allows that (fs.protected_hardlinks), have linked another of our files
+ * there. */
 bool lock_dir_may_write(const struct stat *status);
 
-/* Opens dlock's own file `.WHAT-UID`: with `make` read-write, creating it if it is missing;
- * otherwise read-only. -1 with errno. */
+/* Opens dlock's own file `.WHAT-UID`: read-only or, with `make`, read-write. `make` also creates
+ * the file if it is missing. -1 with errno. */
 int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
 
 /* For warnings that should not appear on every run: true if this function last returned true at
@@ -79,7 +81,7 @@ enum fs_kind {
     FS_LOCAL,      /* a local file system, or one of unknown kind */
     FS_CONTAINER,  /* a file system that belongs to a container */
     FS_NETWORK,    /* the effect of flock(2) depends on the server and on the mount options */
-    FS_WHOLE_FILE, /* as FS_NETWORK, but flock(2) locks all bytes, which excludes fcntl(2) locks */
+    FS_WHOLE_FILE, /* like FS_NETWORK; flock(2) also locks all bytes against fcntl(2) locks */
 };
 
 struct fs_type {

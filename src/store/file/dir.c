@@ -24,11 +24,11 @@ void lock_dir_default(enum lock_dir_place place, char *path, size_t size)
         snprintf(path, size, "%s%lu", parents[place], (unsigned long)geteuid());
 }
 
-/* The default directory is not in $XDG_RUNTIME_DIR: a login shell has that variable, and the files
- * there are removed at logout, but cron jobs and services lack it, so two runs by one user would
- * not see each other's locks. Nor is it in /dev/shm: files there are removed too (RemoveIPC=). The
- * place does not depend on what this process may write to: otherwise a unit with a read-only
- * /run/lock would use different locks from its user's shell. */
+/* The default directory is not in $XDG_RUNTIME_DIR. Cron jobs and services lack that variable, so
+ * they would not see the locks of the same user's login shell; also, files there are removed at
+ * logout. The default is not in /dev/shm either, because files there are removed, too (RemoveIPC=).
+ * The place does not depend on what this process may write to: otherwise a unit with a read-only
+ * /run/lock would not use the same directory as its user's shell. */
 static enum lock_dir_place default_place(void)
 {
     struct stat status;
@@ -39,7 +39,10 @@ static enum lock_dir_place default_place(void)
     return for_all ? LOCK_DIR_RUN : LOCK_DIR_TMP;
 }
 
-/* True if this line of /proc/self/mountinfo, proc(5), is about a /tmp that only one unit sees:
+/* True if this line of /proc/self/mountinfo, proc(5), describes a /tmp that only one unit sees. The
+ * line has the form "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS". With PrivateTmp=yes,
+ * ROOT is in a directory of the unit. With PrivateTmp=disconnected, /tmp is a tmpfs of mode 0700,
+ * or a directory in such a tmpfs.
  * "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS". With PrivateTmp=yes, ROOT is in a
  * directory of the unit; with PrivateTmp=disconnected, /tmp is a tmpfs of mode 0700, or a directory
  * in one. */
@@ -112,7 +115,7 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     return LOCK_OK;
 }
 
-/* Opens the directory, creating it if it is missing. No process may be started in the meantime,
+/* Opens the directory, and creates it if it is missing. No process may be started meanwhile,
  * because it would inherit the umask of 0. Sets errno. */
 static int open_or_make(const char *path)
 {
@@ -223,9 +226,10 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
     return due;
 }
 
-/* --- its file system ------------------------------------------------------ */
+/* --- the file system ------------------------------------------------------ */
 
-/* Magic numbers from statfs(2) and linux/magic.h; effects of flock(2) from its NOTES. */
+/* The magic numbers are from statfs(2) and linux/magic.h, the effects of flock(2) from its
+ * NOTES. */
 static const struct {
     uint32_t magic;
     struct fs_type type;

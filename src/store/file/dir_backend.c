@@ -6,10 +6,10 @@
  * verified there that the path still leads to the file. A process that only looks does not enter
  * the critical section.
  *
- * The last process to leave removes the file, so that files do not pile up. If another process
- * opened the file before that, no other process will ever find the file that this process has open.
- * A removes the file (when it releases the lock, or with --release or --force-release from
- * outside), and B acquires the lock:
+ * The last process to leave removes the file, so that files do not pile up. A process that opened
+ * the file before its removal has a file that no other process will ever find. Suppose that A
+ * removes the file (when it releases the lock, or with --release or --force-release from outside),
+ * and B acquires the lock:
  *
  *   B opens the file before A removes it, and enters the critical section after that -> the path no
  *     longer leads to B's file -> B starts again.
@@ -26,17 +26,17 @@
  * proceeds without entering it. When A runs again, it looks at the path once more before it leaves
  * the critical section, and starts again if the path no longer leads to its file. If A is frozen
  * after that look, it is a holder like any other, and its watch finds the loss. If A is frozen
- * between its very last look and the removal of its own file, it removes another process's file
- * when it runs again, because no system call does both in one step; the watch of that file's holder
- * finds the loss.
- * A looks while B writes -> A reads the torn record again, and then treats it as the record of an
- * unknown holder. B writes before it locks its place, so that no earlier holder's record is
- * mistaken for B's.
+ * between its very last look and the removal of its own file, it may remove another process's file
+ * when it runs again, because no system call checks the path and removes the file in one step. The
+ * watch of that file's holder finds the loss.
+ * A looks while B writes -> A reads a torn record. It reads the record again and, if the record is
+ * still torn, assumes an unknown holder. B writes before it locks its place, so that no earlier
+ * holder's record is mistaken for B's.
  *
- * A's lock is released from outside -> A's record says so before the file is removed, so that A's
- * check, which the removal wakes, can tell a release from a loss. That check unlocks A's place, if
- * it is still locked; until then no other process gets A's slot. A no longer counts as one of the
- * holders that share the lock. Once no other process holds the lock, the next process that acquires
+ * A's lock is released from outside -> A's record says so before the file is removed. The removal
+ * makes A check its lock, and the record shows A that this is a release and not a loss. A then
+ * unlocks its place, if it is still locked; until then no other process gets A's slot, but A no
+ * longer counts as a holder. Once no other process holds the lock, the next process that acquires
  * it removes the file although A has it open, because A may be frozen.
  *
  * A waiter has a ticket in the file (queue.c), and the last holder to leave keeps the file for the
@@ -45,14 +45,15 @@
  *   W joins after A has checked for waiters -> A removes the file -> W, which is watching the file
  *     by then, requests the lock once more and starts again with the new file.
  *   The file is removed under many waiters, by force or by hand -> the head is notified and starts
- *     again. It drops its ticket in the old file only once it has its place in the new one -> this
+ *     again. It drops its ticket in the old file only when it has a ticket in the new file -> this
  *     wakes the next waiter, which comes after the head in the new file, too.
- *   A later waiter finds that the file is gone before the waiters before it have moved -> it stays
- *     behind them, in the old file -> they move, or the turn of those that are frozen ends.
+ *   A later waiter finds that the file is gone, but the waiters before it have not moved yet -> it
+ *     stays behind them in the old file until they have moved, or until the turn of those that are
+ *     frozen has ended.
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
- *     notified, or finds out at its next look -> it creates the directory again, or opens the one
- *     that is now at the path, and with it the table there.
- *   W gives up -> in the critical section W removes the file, if the lock has no holder and no
+ *     notified, or finds out at its next look -> it creates the directory again, or opens the
+ *     directory that is now at the path, with the table there.
+ *   W gives up -> in the critical section, W removes the file if the lock has no holder and no
  *     other waiter. If A is still in the critical section, A sees W's ticket and keeps the file ->
  *     W then finds no holder. A process that joins the queue after W has looked is woken when W's
  *     ticket is freed, and starts again. If W is killed at that moment, it leaves the file behind,
@@ -76,8 +77,8 @@
 
 enum { TRIES_MOST = 100 };
 
-/* How long a waiter that gives up tries to enter the critical section, so that it leaves no file
- * behind. */
+/* How long a waiter that gives up tries to enter the critical section, where it can remove a file
+ * that is no longer needed. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
 /* One call of take(). */
@@ -114,8 +115,8 @@ static bool may_join(const struct take *take)
            survey_admits(&backend->survey, request);
 }
 
-/* True if any one holder is enough to refuse the request, because dlock neither shows the others
- * nor waits for them. */
+/* True if the holder that was found is reason enough to refuse the request. The other holders do
+ * not matter if dlock neither shows them nor waits for them. */
 static bool must_not_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -125,8 +126,9 @@ static bool must_not_join(const struct take *take)
            survey_conflicts(&backend->survey, request->mode, request->slots);
 }
 
-/* Finds out whether once_per refuses the request, whether or not the lock is held, and remembers
- * the run that is the reason. A table that cannot be opened does not mean that nothing has run. */
+/* Finds out whether once_per refuses the request, whether or not the lock is held. If so, sets
+ * backend->done to the run that is the reason. Fails if the table cannot be opened, because the
+ * table may contain such a run. */
 static enum lock_result ask_once_per(const struct take *take)
 {
     struct store *store = &take->backend->store;
@@ -240,9 +242,9 @@ static enum lock_result settle(const struct take *take, int place)
 }
 
 /* Checks that we still hold the lock: this process may have been frozen, and the lock taken away by
- * force. The lock may also be held in another default directory: two processes that acquire it in
- * different directories each look in the other one after the take. If one of them finds the lock
- * held there, it releases what it has acquired. */
+ * force. Also checks that the lock is not held in another default directory. Two processes may
+ * acquire it in different directories at the same time, so each looks in the other directories
+ * after its take, and releases the lock if it finds another holder there. */
 static enum lock_result confirm(const struct take *take, int place)
 {
     struct dir_backend *backend = take->backend;
@@ -264,11 +266,11 @@ static enum lock_result confirm(const struct take *take, int place)
     return result;
 }
 
-/* True if only holders that have not noticed their release have the flock(2) lock that keeps us
- * out; otherwise flock(1) may have locked the file as well. If other locks are released while
+/* True if the flock(2) locks that keep us out all belong to holders that have not noticed their
+ * release. Otherwise flock(1) may have locked the file as well. If other locks are released while
  * /proc/locks is read, the kernel may omit a lock (in up to one reading in 25), so several readings
- * must agree. In a container, the kernel always omits locks whose process cannot be seen, or has
- * ended. */
+ * must agree. In a container, the result is always false: there the kernel omits locks whose
+ * process is not visible or has ended. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64, READINGS = 5 };
@@ -331,8 +333,9 @@ static enum lock_result try_once(struct take *take)
         return LOCK_GONE;
     if (result == LOCK_OK && backend->waiter.ticket.number > 0)
         waiter_ask(&backend->waiter, file, entry_of(take), take->request);
-    /* A request that will be refused should not keep other processes out of the critical section. A
-     * head that was notified a moment ago will most likely be granted the lock. */
+    /* Looks first without entering the critical section: a request that will be refused should not
+     * keep other processes out. A head that was just notified skips this look, because its request
+     * will most likely be granted. */
     if (result == LOCK_OK && file->size > 0 && !backend->waiter.notified)
         result = survey_places(take, false);
     if (result != LOCK_OK)

@@ -1,30 +1,30 @@
-/* --lock-file: there is nothing but the kernel's lock, which ends with its holder. Other processes
- * learn about the lock only from /proc/locks or by being refused. The queue is the kernel's, too,
- * and flock(1) waits in it as dlock does: a thread waits there with the descriptor that later holds
- * the lock.
+/* --lock-file: dlock uses nothing but the kernel's lock, which ends with its holder. Other
+ * processes learn about the lock only from /proc/locks, or when they are refused. The queue is the
+ * kernel's, too, and flock(1) waits in it as dlock does. A thread of dlock waits there with the
+ * descriptor that later holds the lock.
  *
  * Orders of events:
  *   The path leads to another file during the wait -> the thread continues to wait, and may or may
- *     not lock the old file -> each attempt looks at the path, and starts again with the new file.
- *   The wait times out at the moment when the kernel grants the lock -> we hold the lock: once the
- *     thread has ended, dlock checks whether it got the lock. Until then, while we look for the
- *     holder that we wait for, the kernel may name us as that holder: a lock of our own thread does
- *     not count.
+ *     not lock the old file -> each attempt checks the path, and starts again with the new file.
+ *   The wait times out at the moment when the kernel grants the lock -> dlock holds the lock,
+ *     because it checks after the end of the thread whether the thread got the lock. Before that,
+ *     when dlock looks for the holder that it waits for, the kernel may name dlock itself: a lock
+ *     of its own thread does not count.
  *
- * Claims: the descendants of a holder find out from its claim whether it still holds the lock. The
- * claim lasts from before the command starts until the file is closed. /proc/locks alone is not
- * enough: it does not show the holder to another pid namespace, and does not identify the take. A
- * claim is a socket that listens under an abstract name, unix(7), made of the file, the take's id
- * and the mode. The kernel frees the name with the socket, and then any user can listen under that
- * name, so dlock checks who listens. A descendant only connects, and sends nothing. Its connection
- * stays in the socket's queue until the holder empties the queue. A descendant that finds the queue
- * full for a second, or cannot see the claim from another network namespace, waits for the lock as
- * if the holder were not its ancestor.
+ * Claims: a holder's claim shows its descendants that the holder still has the lock. The claim
+ * exists from before the command starts until the file is closed. /proc/locks alone is not enough:
+ * it does not show the holder to another pid namespace, and does not contain the take id. A claim
+ * is a socket that listens under an abstract name, unix(7), made of the file, the take id and the
+ * mode. The kernel frees the name with the socket, and then any user can listen under that name, so
+ * dlock checks who listens. A descendant only connects, and sends nothing. Its connection stays in
+ * the socket's queue until the holder empties the queue. A descendant that finds the queue full for
+ * a second, or cannot see the claim from another network namespace, waits for the lock as if the
+ * holder were not its ancestor.
  *
  *   The holder lets go -> it shuts the socket down, even for processes that share it -> it unlocks
  *     the file.
- *   The holder is killed, with all processes that share its files -> the kernel closes the files in
- *     order, and the claim comes before the lock file. */
+ *   The holder is killed, with all processes that share its files -> the kernel closes their
+ *     descriptors in order, and the claim's descriptor comes before the lock file's. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -49,12 +49,13 @@ struct exact_backend {
     struct backend base;
     struct lock_file file; /* the file that we hold or wait for */
     struct blocking queued;
-    struct holder holder; /* the holder that we wait for, as it was last found */
+    struct holder holder; /* the holder that we wait for, as last found */
     int news_fd;          /* inotify; -1: none */
-    int claim_fd;         /* while we hold the lock; -1: none */
+    int claim_fd;         /* the claim, while we hold the lock; -1: none */
 };
 
-/* How often to check that the path still leads to the file. */
+/* How often to request the lock again and check the path: while a thread waits in the kernel's
+ * queue, and without such a thread. */
 static const struct duration look_interval = {1 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
 
 static struct exact_backend *exact_of(struct backend *backend)
@@ -90,10 +91,10 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     return fd;
 }
 
-/* Called by the holder of the open file. If necessary, moves the file's descriptor to a higher
+/* Makes a claim for the lock on the open file, which this process holds. Returns the claim's
+ * descriptor, or -1 if no claim can be made. If necessary, moves the file's descriptor to a higher
  * number than the claim's, so that the kernel closes the claim first. Other processes find the
- * claim until claim_end() or the holder's death. -1 if a claim cannot be made: then no process
- * finds one. */
+ * claim until claim_end() or the holder's death. */
 static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
 {
     int fd = open_socket(bind, *file_fd, take_id, mode);
@@ -107,7 +108,7 @@ static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
     return fd;
 }
 
-/* Empties the claim's queue, to make room for other processes. */
+/* Empties the claim's queue of connections, to make room for other processes. */
 static void claim_tidy(int fd)
 {
     struct deadline end = deadline_after(DURATION_MS(10));
@@ -124,8 +125,9 @@ static void claim_end(int *fd)
     fd_close(fd);
 }
 
-/* True if the listener is an ancestor, even one of another user: sudo(8) may run us under the lock.
- * If the listener has ended, an ancestor may have reused its pid; then the pid's user differs. */
+/* True if the listener is an ancestor of this process, even another user's: sudo(8) may run us
+ * under the lock. If the listener has ended, an ancestor may have reused its pid, so the users must
+ * match as well. */
 static bool is_ancestor(const struct ucred *listener)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -148,10 +150,10 @@ static bool may_claim(int fd)
            (listener.uid == geteuid() || listener.uid == 0 || is_ancestor(&listener));
 }
 
-/* LOCK_OK: a holder of the open file claims it for this take; *mode is its mode. The claim of
- * another user's process counts only if that user is root or the process is our ancestor.
- * LOCK_GONE: there is no claim. LOCK_UNAVAILABLE: other processes have kept the holder's queue full
- * for a second; the holder empties it at its checks. */
+/* LOCK_OK: a holder of the open file claims the lock under this take id; *mode is the holder's
+ * mode. The claim of another user's process counts only if that user is root or the process is our
+ * ancestor. LOCK_GONE: there is no claim. LOCK_UNAVAILABLE: other processes have kept the holder's
+ * queue of connections full for a second; the holder empties that queue at its checks. */
 static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_mode *mode,
                                    struct bound bound, struct errmsg *why)
 {
@@ -181,8 +183,8 @@ static enum lock_result claim_find(int file_fd, const char *take_id, enum lock_m
 static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) locks directories, too. And in a sticky directory another user's file can only be
-     * opened without O_CREAT (fs.protected_regular). */
+    /* O_CREAT fails for a directory, which dlock can lock as flock(1) does, and for another user's
+     * file in a sticky directory (fs.protected_regular). */
     if (file->fd < 0 && (errno == EISDIR || errno == EACCES)) {
         int error = errno;
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -195,10 +197,10 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
                        file->path, strerror(errno));
 }
 
-/* True if the process that acquired the lock still holds it, and is the same process after this
- * check as before it. Otherwise that process may have ended, leaving the lock to others that have
- * the file open, and its pid may have been reused, even by us. The process may be this one, from
- * before it executed dlock, but a lock that our thread has acquired through own_fd meanwhile does
+/* True if the process that acquired the lock still holds it. It must be the same process before and
+ * after the check: the process may have ended and left the lock to others that have the file open,
+ * and its pid may have been reused, even by us. The process may also be this one, if it acquired
+ * the lock before it executed dlock; a lock that our thread has just acquired through own_fd does
  * not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
@@ -232,8 +234,8 @@ static void fill_holder(struct holder *holder, int own_fd, struct flock_file *fi
     snprintf(holder->command, sizeof holder->command, "%s", process.name);
 }
 
-/* Looks first at this process: a script (exec 9>FILE; flock 9) may have left us its open file,
- * locked by an flock(1) that has ended. */
+/* Looks first at this process. A script (exec 9>FILE; flock 9) may have passed us an open file that
+ * is still locked, although the flock(1) process has ended. */
 static void find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
@@ -301,7 +303,8 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
                        "cannot lock %s: %s", file->path, strerror(error));
 }
 
-/* LOCK_GONE: the path leads to another file, or to none; LOCK_UNAVAILABLE: this is unknown. */
+/* LOCK_GONE: the path leads to another file or to none. LOCK_UNAVAILABLE: it is unknown where the
+ * path leads. */
 static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -370,8 +373,8 @@ static struct call exact_listen(struct backend *base)
 
 /* --- check, extend, release ------------------------------------------------ */
 
-/* Opens the file to look at its locks, without creating it. A user who may not read the file still
- * sees what the kernel reports about it. LOCK_GONE: there is no file. */
+/* Opens the file to look at its locks; does not create it. If the user may not read the file, opens
+ * it with O_PATH: the kernel still reports its locks. LOCK_GONE: there is no file. */
 static enum lock_result open_to_look(const struct exact_backend *backend, struct lock_file *file,
                                      struct errmsg *why)
 {
@@ -395,7 +398,7 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
     return lock_file_verify(&backend->file, why);
 }
 
-/* The end of the lease is unknown, and is not filled in. */
+/* Does not fill in the end of the lease, which is unknown. */
 static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
                                     struct bound bound, struct errmsg *why)
 {
@@ -414,7 +417,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
     return lease->outside ? check_claim(backend, lease, bound, why) : check_own(backend, why);
 }
 
-/* The deadline exists in this process only. */
+/* The lease's deadline exists in this process only. */
 static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how,
                                      struct bound bound, struct errmsg *why)
 {
@@ -426,7 +429,7 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     return result;
 }
 
-/* If we cannot look at the path, the file stays open for another attempt, which finds out whether
+/* If the path cannot be examined, the file stays open, so that another attempt can find out whether
  * the lock was lost. In any case the lock ends with the process. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
@@ -475,9 +478,9 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     return result;
 }
 
-/* /proc/locks lists only holders on this host whose pid is visible in our pid namespace. Requesting
- * the lock reveals the others, because they refuse the request. If the request is granted, it keeps
- * others out for a moment. */
+/* /proc/locks lists only holders on this host whose pid is visible in our pid namespace. This
+ * function requests the lock, which fails if there are other holders. If the request succeeds, it
+ * keeps other processes out for a moment. */
 static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
                                     struct errmsg *why)
 {
@@ -486,7 +489,7 @@ static enum lock_result exact_probe(struct backend *base, const char *key, struc
     enum lock_result result = open_to_look(exact_of(base), &file, why);
     int error = result == LOCK_OK ? lock_now(&file, MODE_EXCLUSIVE) : 0;
     if (error == EBADF)
-        error = EACCES; /* it could only be opened with O_PATH */
+        error = EACCES; /* the file could be opened only with O_PATH */
     if (error == EWOULDBLOCK)
         unseen.shares = lock_now(&file, MODE_SHARED) == 0;
     lock_file_close(&file);

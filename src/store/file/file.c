@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The bytes that are locked: one for the critical section of the file, then one for each place.
+/* The bytes that processes lock: one for the critical section of the file, then one for each place.
  * Nothing is ever written at these offsets. */
 #define SECTION_BYTE (INT64_C(1) << 60)
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
@@ -31,7 +31,8 @@ static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
 
-/* Names the owner of a file if that is another user; otherwise "". Returns `into`. */
+/* If a regular file belongs to another user, describes that user in `into`; otherwise sets `into`
+ * to "". Returns `into`. */
 static const char *whose(const struct stat *status, char *into, size_t size)
 {
     char name[USER_NAME_SIZE];
@@ -44,8 +45,8 @@ static const char *whose(const struct stat *status, char *into, size_t size)
     return into;
 }
 
-/* Says who owns the file: lock files have mode 0600, and in a sticky directory the kernel may
- * refuse another user's file even to root (fs.protected_regular). */
+/* Reports who owns the file, because lock files have mode 0600, and in a sticky directory the
+ * kernel may refuse to open another user's file even for root (fs.protected_regular). */
 static enum lock_result cannot_open(const char *path, int error, struct errmsg *why)
 {
     struct stat status = {0};
@@ -150,7 +151,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
 
 void lock_file_leave(const struct lock_file *file)
 {
-    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: no lock is split in two */
+    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail, because no lock is split */
 }
 
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
@@ -167,9 +168,9 @@ bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int
 
 void lock_file_unlock(const struct lock_file *file)
 {
-    /* The places are unlocked before flock(2): a process that acquires flock(2) writes its record
-     * and then locks its place, which must be unlocked by then. */
-    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* all bytes from there on */
+    /* The places are unlocked before the flock(2) lock: the next process acquires flock(2), writes
+     * its record and then locks its place, which must be unlocked by then. */
+    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* all bytes from FIRST_PLACE on */
     (void)flock(file->fd, LOCK_UN);
     lock_file_leave(file);
     int again = open(file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -235,11 +236,11 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
     return place->locked != PLACE_LOCKED || errno == 0;
 }
 
-/* A process writes its record before it locks the place, and reads another's record only after it
- * has looked at the lock. So the record read is that of the process that has locked the place, or
- * of a later one. The read is repeated, because a process may be writing the record at the same
- * time. If the record cannot be read, or the kernel does not say whether the place is locked, any
- * process may hold the place. */
+/* A holder writes its record before it locks its place, and this function looks at the lock before
+ * it reads the record. So the record belongs to the process that has locked the place, or to a
+ * later one. The read is repeated, because a process may be writing the record at the same time. If
+ * the record cannot be read, or the kernel does not say whether the place is locked, the place is
+ * `unreadable`. */
 void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
@@ -269,9 +270,9 @@ struct lock_place lock_file_places(struct bound bound, int own)
         .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
-/* Returns the first place after the file's hole that begins at `number`; `number` itself if there
- * is no hole, or if places in the hole are locked. A hole may be gigabytes long, and nothing is
- * written there. */
+/* Returns the first place after the hole in the file that begins at place `number`, or `number`
+ * itself if there is no hole or if places in the hole are locked. A hole contains no records, but
+ * may be gigabytes long. */
 static int after_hole(const struct lock_file *file, int number, int places)
 {
     struct flock lock;
@@ -324,15 +325,16 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
 
 /* --- news ----------------------------------------------------------------------- */
 
-/* If the directory is moved, the file leaves the path, which an inotify watch on the file alone
- * does not report. The regular checks find what this watch misses: moving a directory further up,
- * or one that cannot be watched. */
+/* If the directory is moved, the path no longer leads to the file, but an inotify watch on the file
+ * does not report that. The regular checks find what this watch misses: a move of a directory
+ * further up, or of a directory that cannot be watched. */
 static void watch_directory(int fd, const char *path)
 {
     char *copy = strdup(path);
     if (copy == NULL)
         return;
-    /* IN_MASK_ADD, because the locked path may be this directory itself ("/"). */
+    /* IN_MASK_ADD keeps the events of an existing watch: the locked path may be this directory
+     * itself ("/"). */
     (void)!inotify_add_watch(fd, dirname(copy), IN_MOVE_SELF | IN_DELETE_SELF | IN_MASK_ADD);
     free(copy);
 }
@@ -351,11 +353,12 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
     return fd;
 }
 
-/* When an inotify instance is closed for the last time, close(2) waits, for up to 20 ms, until no
- * processor can see its watches any more. To avoid that wait, the instance is put into the queue of
- * a socket that is in its own queue: a kernel thread that collects such sockets closes both (since
- * Linux 6.9; before that, close(2) waits). A helper process that closed the instance instead could
- * outlive dlock, and would remain as a zombie where pid 1 does not reap. */
+/* When an inotify instance is closed for the last time, close(2) waits for up to 20 ms until no
+ * processor can see its watches any more. To avoid that wait, dlock puts the instance into the
+ * queue of a socket, together with the socket itself. Since Linux 6.9, a kernel thread collects
+ * such sockets and closes the instance, too; before Linux 6.9, close(2) waits. If a helper process
+ * closed the instance instead, the process could outlive dlock, and would remain as a zombie where
+ * pid 1 does not reap. */
 void lock_file_news_close(int *news_fd)
 {
     int ends[2];
@@ -389,7 +392,7 @@ bool lock_file_drain_news(int news_fd)
     do {
         length = read(news_fd, events, sizeof events);
         any |= length > 0;
-    } while (length > EVENT_MOST && drain_goes_on(&drain)); /* otherwise there was room for another
+    } while (length > EVENT_MOST && drain_goes_on(&drain)); /* a shorter read had room for another
                                                              * event */
     return any;
 }

@@ -1,5 +1,5 @@
 /* The operations of a holder on its own lock file, which it has open and locked; and the operations
- * of a caller that knows the token of another process, but does not have its file open. */
+ * of a caller that knows another process's token, but does not have the lock file open. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -26,9 +26,9 @@ static bool is_forced(struct store *store, const struct lease *lease, struct err
     return true;
 }
 
-/* In the critical section of the lock file: sets the record's deadline to `ttl` from now; only
- * EXTEND_EXACTLY may make it earlier. LOCK_OK; LOCK_UNAVAILABLE if the record cannot be written:
- * its deadline is unchanged. */
+/* Called in the critical section of the lock file: sets the record's deadline to `ttl` from now.
+ * Only EXTEND_EXACTLY may make the deadline earlier. LOCK_OK; LOCK_UNAVAILABLE if the record cannot
+ * be written: its deadline is then unchanged. */
 static enum lock_result set_deadline(const struct lock_file *file, int place, struct record *record,
                                      struct duration ttl, enum extend_how how, struct errmsg *why)
 {
@@ -109,7 +109,7 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     struct outside outside;
     struct record *record = &outside.found.place.record;
     enum lock_result result = find_outside(store, lease, use, bound, &outside, why);
-    /* A command that runs on after its lease has ended (--on-expire=warn) still keeps others
+    /* A command that continues after its lease has ended (--on-expire=warn) still keeps others
      * out. */
     if (result == LOCK_GONE && use == LOCK_FILE_TO_LOOK && outside.found.known &&
         outside.found.place.locked != PLACE_UNLOCKED)
@@ -123,10 +123,11 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     return result;
 }
 
-/* The record shows the release before the file is removed, so that a holder that still has the file
- * open, which the removal wakes, can tell a release from a loss. If that holder still has its place
- * locked, it may be frozen, and waiters must not wait for it: the file is removed although they
- * wait in it, and they start again with a new one. Otherwise the file stays for the waiters. */
+/* The record shows the release before the file is removed. The removal wakes a holder that still
+ * has the file open, and that holder must be able to tell a release from a loss. If the holder
+ * still has its place locked, it may be frozen, and waiters must not wait for it. The file is then
+ * removed although waiters use it, and they start again with a new file. Otherwise the file stays
+ * for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
                                 struct bound bound, struct errmsg *why)
 {
@@ -141,8 +142,8 @@ static enum lock_result give_up(struct store *store, struct outside *outside, st
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* If the take was the caller's own, lease->hold may shorten how long others are kept out; otherwise
- * the hold that the holder requested applies. */
+/* If the caller acquired the lease itself, lease->hold may shorten the time for which others are
+ * kept out; otherwise the hold that the holder requested applies. */
 static enum lock_result release_outside(struct store *store, const struct lease *lease,
                                         struct bound bound, struct errmsg *why)
 {
@@ -162,11 +163,11 @@ static enum lock_result release_outside(struct store *store, const struct lease 
     return result;
 }
 
-/* --- our own -------------------------------------------------------------- */
+/* --- our own lease -------------------------------------------------------- */
 
-/* LOCK_OK; *known says whether *record is filled in. If the record cannot be read, the lock is
- * still ours, by the kernel's lock. LOCK_UNAVAILABLE if the file cannot be examined, which does not
- * mean that the lock is lost. */
+/* LOCK_OK: the lock is ours; *known says whether *record is filled in. If the record cannot be
+ * read, the kernel's lock shows that the lock is ours. LOCK_UNAVAILABLE: the file cannot be
+ * examined, which does not mean that the lock is lost. */
 static enum lock_result look_at_own(struct dir_backend *backend, const struct lease *lease,
                                     struct record *record, bool *known, struct errmsg *why)
 {
@@ -186,15 +187,15 @@ static enum lock_result look_at_own(struct dir_backend *backend, const struct le
                        file->path);
 }
 
-/* Adopts the record's deadline, which is on our own clock. */
+/* Adopts the deadline in the record, which is on this host's clock. */
 static void adopt(struct lease *lease, struct deadline expires)
 {
     struct deadline now = deadline_now();
     lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
 }
 
-/* If the lock was released from outside, frees our place: the release has promised that others can
- * have the lock. */
+/* If the lock was released from outside, frees our place, because the release has promised the lock
+ * to others. */
 static enum lock_result after_look(struct dir_backend *backend, enum lock_result result)
 {
     if (result == LOCK_RELEASED)
@@ -227,7 +228,7 @@ static enum lock_result enter_own(struct dir_backend *backend, struct bound boun
     return result == LOCK_OK || result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
 }
 
-/* Extends the deadline in the record: the kernel's lock has none. */
+/* Extends the deadline in the record, because the kernel's lock has no deadline. */
 enum lock_result dir_extend(struct backend *base, struct lease *lease, enum extend_how how,
                             struct bound bound, struct errmsg *why)
 {
@@ -252,9 +253,9 @@ enum lock_result dir_extend(struct backend *base, struct lease *lease, enum exte
     return result;
 }
 
-/* In the critical section: records the run, and removes the file or marks our record as released.
- * `record`: NULL if it could not be read. Even if nothing can be written, the kernel frees the lock
- * when the file is closed. */
+/* Called in the critical section: records the run, and removes the file or marks our record as
+ * released. `record` is NULL if it could not be read. Even if nothing can be written, the kernel
+ * frees the lock when the file is closed. */
 static void give_back(struct dir_backend *backend, const struct lease *lease, struct record *record,
                       struct bound bound)
 {
@@ -277,7 +278,7 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
     }
 
     struct memory_entry *entry = store_entry(store, lease->key, true);
-    if (!held_on && wanted) /* only to note whose turn it is */
+    if (!held_on && wanted) /* called only to record whose turn it is */
         (void)queue_lets(file, entry, &(struct ticket){0}, survey);
     entry_released(entry, lease->token, lease->take_id,
                    record != NULL ? age_of(record) : deadline_gap(lease->taken, deadline_now()));

@@ -1,4 +1,4 @@
-/* Looking at locks from outside, which locks nothing; removing locks and pausing them. */
+/* Looks at locks from outside, without locking anything; removes and pauses locks. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -18,8 +18,7 @@
 
 /* --- one lock ---------------------------------------------------------------- */
 
-/* Describes a holder that counts: neither a killed holder nor one that has released the lock is
- * reported. */
+/* Describes a holder. The caller leaves out holders that were killed or have released the lock. */
 static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
                        const char *boot_id)
 {
@@ -61,7 +60,7 @@ static void fill_owners(const struct lock_file *file, const char *boot_id, struc
     state->locked = count > 0;
 }
 
-/* Of waiters, only the mode and the slots are known. */
+/* Only the mode and the slots of a waiter are known. */
 static bool fill_queue(const struct lock_file *file, struct lock_state *state)
 {
     struct ticket tickets[WAITERS_SHOWN];
@@ -81,7 +80,7 @@ static bool fill_queue(const struct lock_file *file, struct lock_state *state)
     return true;
 }
 
-/* A file that is not open (fd -1) means that there is none. */
+/* If file->fd is -1, there is no lock file. */
 static enum lock_result look_at(struct dir_backend *backend, const struct lock_file *file,
                                 const char *key, struct lock_state *state, struct bound bound,
                                 struct errmsg *why)
@@ -114,10 +113,10 @@ static enum lock_result look_at(struct dir_backend *backend, const struct lock_f
     return LOCK_OK;
 }
 
-/* Removes a file that an expired --hold-at-least or a killed holder has left, which would otherwise
- * stay forever. An empty file stays: a process has created it a moment ago, to acquire the lock.
- * The record of a detached lease must stay: --extend and --release read there what became of the
- * lease. */
+/* Removes a file that an expired --hold-at-least or a killed holder has left behind; otherwise the
+ * file would stay forever. An empty file is kept, because a process has just created it to acquire
+ * the lock. The record of a detached lease is kept, because --extend and --release read in it what
+ * became of the lease. */
 static void remove_left(struct dir_backend *backend, struct lock_file *file,
                         const struct lock_state *state)
 {
@@ -126,7 +125,7 @@ static void remove_left(struct dir_backend *backend, struct lock_file *file,
     if (file->fd < 0 || file->size == 0 || state->locked || state->owner_count > 0 ||
         state->waiters > 0 || state->pause.left.ns > 0 || backend->survey.acquired)
         return;
-    lock_file_close(file); /* it was open only for a look */
+    lock_file_close(file); /* the file was open only for a look */
     if (store_open_file(store, file, state->key, LOCK_FILE_TO_CHANGE, bound, NULL) == LOCK_OK)
         store_tidy(store, file, bound);
 }
@@ -145,7 +144,8 @@ static enum lock_result look_here(struct dir_backend *backend, const char *key,
     return result;
 }
 
-/* A lock that is free here may be held in another default directory, and then a take is refused. */
+/* A lock that is free in this directory may be held in another default directory. A request for it
+ * is then refused. */
 static enum lock_result look_elsewhere(struct dir_backend *backend, struct lock_state *state,
                                        struct bound bound, struct errmsg *why)
 {
@@ -166,7 +166,7 @@ enum lock_result dir_look(struct backend *base, const char *key, struct lock_sta
 
 /* --- removal ------------------------------------------------------------------- */
 
-/* Remembers who takes the leases of all holders away by force, and records their runs as lost.
+/* Records who is taking the lock away from all holders by force, and records their runs as lost.
  * Called before the file is removed, because the removal wakes the holders. */
 static void mark_forced(struct store *store, const struct lock_file *file, const char *key,
                         struct bound bound)
@@ -181,7 +181,7 @@ static void mark_forced(struct store *store, const struct lock_file *file, const
     store_lose_runs(store, file, true, bound);
 }
 
-/* Replaces the lock file, in one step, by one that has only the pause. */
+/* Atomically replaces the lock file with one that contains only the pause. */
 static NOT_INLINED bool leave_pause(struct store *store, struct lock_file *file)
 {
     struct lock_file next = {.fd = -1, .text = store->text};
@@ -234,7 +234,7 @@ enum lock_result dir_force_release(struct backend *base, const char *key, struct
 
 /* --- pausing ------------------------------------------------------------------- */
 
-/* A pause ends with a restart of the host, as a lease does. */
+/* A pause, like a lease, ends when the host restarts. */
 static void fill_pause(struct record *record, const char *key, const struct pause *pause)
 {
     *record =
@@ -245,8 +245,8 @@ static void fill_pause(struct record *record, const char *key, const struct paus
     text_copy(record->holder.message, sizeof record->holder.message, pause->message);
 }
 
-/* In the critical section of the lock file: writes the record of a pause. LOCK_UNAVAILABLE: we may
- * have been frozen, and the file was removed by force. */
+/* Called in the critical section of the lock file: writes the record of a pause. LOCK_UNAVAILABLE:
+ * the file was removed by force, perhaps while this process was frozen. */
 static enum lock_result write_pause(struct lock_file *file, const struct record *record,
                                     struct errmsg *why)
 {
@@ -289,7 +289,7 @@ enum lock_result dir_pause(struct backend *base, const char *key, const struct p
     return result;
 }
 
-/* --- all of them --------------------------------------------------------------- */
+/* --- all locks ----------------------------------------------------------------- */
 
 struct lister {
     struct dir_backend *backend;
@@ -323,8 +323,9 @@ static NOT_INLINED bool key_in_record(struct store *store, const char *name,
     return found;
 }
 
-/* Finds the key that a file's name represents. If the key was too long for a name, only the file
- * contains it. A name that merely looks like such a case is decoded like any other. */
+/* Finds the key of the lock whose file has this name. If the key was too long for a file name, only
+ * the record in the file contains it. A name that merely looks shortened is decoded like any other
+ * name. */
 static bool key_of(struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ".lock";
@@ -338,7 +339,7 @@ static bool key_of(struct store *store, const char *name, char key[LOCK_KEY_SIZE
     return percent_decode(key, LOCK_KEY_SIZE, name, length - tail) && is_name_of(name, key);
 }
 
-/* Adds the key if the listing selects it. False: memory is short. */
+/* Adds the key if the listing selects it. False if there is no memory. */
 static bool add_key(const struct lister *lister, struct key_list *list, const char *key)
 {
     size_t length = strlen(lister->of.prefix);
@@ -364,7 +365,8 @@ static bool add_files(const struct lister *lister, DIR *names, struct key_list *
     }
 }
 
-/* Adds the keys that remember a run, whether or not there is a lock file. Sets errno. */
+/* Adds the keys of the locks that remember a run, whether or not they have a lock file. Sets
+ * errno. */
 static bool add_remembered(const struct lister *lister, struct key_list *list)
 {
     struct store *store = &lister->backend->store;
@@ -423,7 +425,8 @@ static enum lock_result list_here(struct lister *lister, struct bound bound, str
     return result;
 }
 
-/* Lists the locks in the other default directories, which can cause a take here to be refused. */
+/* Lists the locks in the other default directories, because they can cause a request in this
+ * directory to be refused. */
 static enum lock_result list_others(struct lister *lister, struct bound bound, struct errmsg *why)
 {
     const struct store *store = &lister->backend->store;

@@ -1,55 +1,56 @@
 /* How processes share the table: every process of the user changes it, word by word, with atomic
- * operations. There is no lock that a frozen process could keep. (Text records that are protected
- * by a byte lock would take only a third of the time that the mapped table takes. But a process
- * that is frozen while it has that lock would keep releases from being recorded, unless each record
- * is stored twice.) Only the holder of a lock writes the lock's slot.
+ * operations. So there is no lock that a frozen process could keep. (Text records under a byte lock
+ * would take only a third of the time. But a process that is frozen with that lock would keep
+ * others from recording releases, unless each record were stored twice.) Only the holder of a lock
+ * writes the lock's slot.
  *
  *   Processes A and B each request a fence -> each reads the last fence, computes the next one, and
  *     swaps it in only if the last one is unchanged; otherwise it reads again -> no fence is given
  *     out twice, and the later swap gets the higher one.
  *
- *   A and B begin an entry in one place -> the place belongs to the process that swaps its key in
- *     -> the other one finds its own key there if both have the same key; otherwise it continues to
+ *   A and B begin an entry in the same place -> the process that swaps its key in gets the place ->
+ *     the other process uses this entry if both have the same key; otherwise it continues to
  *     search.
  *
  *   A replaces an entry after B has found it, and before B uses it -> B's counts go to the wrong
- *     lock or are lost, and waiters for B's lock may lose their order once. This is so rare, and
- *     does so little harm, that nothing prevents it: an entry is replaced only if the table is full
- *     and other entries were used later, and a waiter uses its entry every second.
+ *     lock or are lost, and waiters for B's lock may lose their order once. Nothing prevents this,
+ *     because it is rare and does little harm: an entry is replaced only if the table is full and
+ *     other entries were used later, and a waiter uses its entry every second.
  *
- *   A looks for a key while B begins an entry -> a search ends at the first free place, and no
- *     place becomes free again -> A finds the key, or stops at B's place, and then it depends on
- *     the swap of the keys. An older dlock looks at the first 16 places only, and begins another
- *     entry for a key that is further away.
+ *   A looks for a key while B begins an entry -> A's search ends at the first free place, and no
+ *     place becomes free again -> A either finds the key, or stops at B's place, where the swap of
+ *     the keys decides. An older dlock looks at the first 16 places only, and begins a second entry
+ *     for a key that is further away.
  *
- *   A file is not a valid table -> dlock replaces it by a new one -> processes that have mapped the
- *     old one still count there. The next fence comes from the clock.
+ *   The file is not a valid table -> dlock replaces it with a new one -> processes that have mapped
+ *     the old file still count in that file. The next fence comes from the clock.
  *
  *   A and B are the first to write to one page of the run slots -> both allocate the page, which
  *     changes nothing the second time. The page is marked as allocated, and used, only afterwards:
  *     a store into a hole on a full disk would raise SIGBUS.
  *
  *   A and B take a lock away by force (--force-release) -> each writes its name and marks the
- *     leases -> for both, the name is that of the later one, or parts of both names.
+ *     leases -> the recorded name is that of the later process, or a mixture of both names.
  *
  *   A reads a slot while B writes it; or both write at once, because one of them has lost the lock;
  *     or the writer is killed -> the checksum does not match -> a reader tries again, and then
  *     finds nothing.
  *
  *   A counts a skip while the holder records a run -> the count is not part of the checksum, and
- *     only a success resets it. The slot may be empty otherwise.
+ *     only a success resets it. A slot may contain a count of skips and nothing else.
  *
- *   A cuts the file short, which only a process of its user can do -> each process that has mapped
- *     the file checks its size, in memory_open(), before each use of the map. If the cut comes
- *     between that check and the use, the process dies of SIGBUS. They are only microseconds
+ *   A cuts the file short, which only a process of the same user can do -> each process that has
+ *     mapped the file checks its size, in memory_open(), before each use of the map. If the file is
+ *     cut in the microseconds between that check and the use, the process dies of SIGBUS.
  *     apart.
  *
- *   The writer is killed after it has written the slot, and before the history -> the run is the
- *     last one, and is missing in the history. In the other order, the run would be there twice.
+ *   The writer is killed after it has written the slot, but before it has written the history ->
+ *     the slot has the run, and the history lacks it. In the other order, the history would get the
+ *     run twice.
  *
  * The file ends after the entries, or after one of the pages with run slots or histories. An entry,
- * its run slot and its history have the same number. Later formats have room for more (a long key)
- * after all histories, in pages that are allocated like those of the slots. */
+ * its run slot and its history have the same number. Later formats can store more (such as a long
+ * key) after all histories, in pages that are allocated like those of the slots. */
 #include "store/file/file_int.h"
 
 #include "lock/fields.h"
@@ -67,7 +68,7 @@
 #include <unistd.h>
 
 enum {
-    NEAR = 16,       /* most keys are within this many places of the one that their hash gives */
+    NEAR = 16,       /* most keys are at most this far from the place that their hash selects */
     RUN_PAGE = 4096, /* the unit in which slots for runs are allocated */
     RUN_PAGES = MEMORY_ENTRIES * sizeof(struct run_slot) / RUN_PAGE,
     PAGE_WORDS = (RUN_PAGES + MEMORY_ENTRIES) / 64,
@@ -108,8 +109,8 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-/* The size of the file. If the size cannot be read, the file does not count as too short: what the
- * table remembers must not count as lost. */
+/* The size of the file. A size that cannot be read counts as large enough, because the contents of
+ * the table must not count as lost. */
 static off_t size_now(const struct memory *memory)
 {
     struct stat status;
@@ -141,8 +142,8 @@ static struct memory_map *map_file(int fd, bool make)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Returns the format of the table; 0: the file is no table. With `make`, a file that was just
- * created becomes a table. */
+/* Returns the format of the table, or 0 if the file is not a table. With `make`, a file that was
+ * just created becomes a table. */
 static int64_t format_of(struct memory_map *map, bool make)
 {
     uint64_t found = 0;
@@ -167,8 +168,8 @@ static void remove_bad(const struct lock_dir *dir, int fd)
         (void)unlinkat(dir->fd, name, 0);
 }
 
-/* Sets errno. LOCK_GONE: there is no table, or the file is not one and was removed if `make`.
- * LOCK_INVALID: the format is newer, and memory->newer is set. */
+/* Sets errno. LOCK_GONE: there is no table, or the file is not a table (with `make`, it was
+ * removed). LOCK_INVALID: the format is newer, and memory->newer is set. */
 static enum lock_result try_open(struct memory *memory, const struct lock_dir *dir, bool make)
 {
     int fd = lock_dir_open_own(dir, "table", make);
@@ -177,7 +178,7 @@ static enum lock_result try_open(struct memory *memory, const struct lock_dir *d
 
     memory->map = map_file(fd, make);
     memory->fd = fd;
-    memory->size = TABLE_SIZE; /* at least */
+    memory->size = TABLE_SIZE; /* the file has at least this size */
     if (memory->map == NULL) {
         fd_close(&memory->fd);
         return errno == ENODATA ? LOCK_GONE : file_error_result(errno);
@@ -292,7 +293,8 @@ struct history_slot *memory_history(const struct memory *memory, const struct ru
     return history;
 }
 
-/* "In use": used in the last 3 seconds. Waiters use their entry every second. */
+/* How much an entry is worth. "In use" means used in the last 3 seconds; waiters use their entries
+ * every second. */
 enum worth { NOTHING_KNOWN, RUN_KNOWN, NEEDED_OR_IN_USE };
 
 static enum worth worth_of(const struct memory *memory, const struct memory_entry *entry)
@@ -307,8 +309,8 @@ static enum worth worth_of(const struct memory *memory, const struct memory_entr
     return known ? RUN_KNOWN : NOTHING_KNOWN;
 }
 
-/* The entry to replace if the table is full: of the entries worth least, the one that was unused
- * for the longest time. NULL: all are needed. */
+/* The entry to replace if the table is full: the one that was unused for the longest time among the
+ * entries that are worth least. NULL if all entries are needed. */
 static struct memory_entry *least_needed(const struct memory *memory)
 {
     struct memory_entry *least = NULL;
@@ -326,9 +328,9 @@ static struct memory_entry *least_needed(const struct memory *memory)
     return least;
 }
 
-/* Finds the place with this key, otherwise the place to use for it (NULL: none). The first access
- * to an entry that will be written is a write: a read would make the kernel map the 16 pages around
- * the entry, too. */
+/* Finds the place with this key or, if there is none, the place to use for the key (NULL: there is
+ * no such place). The first access to an entry that will be written is a write, because a read
+ * would make the kernel map the 16 pages around the entry, too. */
 static struct memory_entry *find(const struct memory *memory, uint64_t key, bool make, bool *there)
 {
     for (size_t i = 0; i < MEMORY_ENTRIES; i++) {
@@ -361,7 +363,7 @@ struct memory_entry *memory_entry(struct memory *memory, const char *key, bool m
                    sizeof *entry - offsetof(struct memory_entry, takes));
             return entry;
         }
-        /* Meanwhile another process has begun this entry, or another one in this place. */
+        /* Meanwhile another process has begun this entry, or a different entry in this place. */
     }
     memset(&memory->none, 0, sizeof memory->none);
     return &memory->none;
@@ -399,7 +401,8 @@ static void remember_end(struct memory_entry *entry, const char *token, const ch
     atomic_store(&entry->used, wall_now_ms());
 }
 
-/* If the token was released before, forgets that: the token holds the lock again. */
+/* If this token released the lock before, forgets that release, because the token holds the lock
+ * again. */
 void entry_taken(struct memory_entry *entry, const char *token, int64_t fence,
                  struct duration waited)
 {
@@ -498,8 +501,8 @@ void entry_read(const struct memory_entry *entry, struct lock_state *state)
  * each and, in most cases, the key. */
 enum { HOST_SIZE = 65, USER_SIZE = 33, COMMAND_SIZE = 97 };
 
-/* Another process may be writing what is copied right now: the copy is repeated this often, and a
- * checksum shows whether it is torn. */
+/* Another process may be writing the data while it is copied. A checksum shows whether the copy is
+ * torn. If so, the copy is repeated, up to this many tries. */
 enum { TRIES = 3 };
 
 static uint64_t sum_of(uint64_t start, const char *from, const char *end)

@@ -14,8 +14,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Returns the number after `separator` at *at, and moves *at past it; *at is NULL if there is
- * none. */
+/* Reads the number after the `separator` at *at, and moves *at past the number. If there is no such
+ * separator, sets *at to NULL. */
 static unsigned long long number_after(const char **at, char separator, int base)
 {
     char *end = NULL;
@@ -30,7 +30,7 @@ static unsigned long long number_after(const char **at, char separator, int base
 
 /* --- the file -------------------------------------------------------------- */
 
-/* A file that we may not read cannot be watched; its directory, which has the same device, is
+/* A file that we may not read cannot be watched. Its directory, which has the same device, is
  * watched instead. */
 static bool watch_file(int watch_fd, int fd)
 {
@@ -43,9 +43,10 @@ static bool watch_file(int watch_fd, int fd)
     return length > 0 && inotify_add_watch(watch_fd, dirname(target), IN_DELETE_SELF) >= 0;
 }
 
-/* The fdinfo of an inotify instance names the kernel's own device of a watched file: "inotify wd:1
- * ino:9e7e sdev:800013 ...", with a minor number of 20 bits. /proc/self/mountinfo may lack the
- * file's mount: in a chroot it lists only the mounts below the root directory. */
+/* The fdinfo of an inotify instance shows the device number that the kernel uses for a watched
+ * file: "inotify wd:1 ino:9e7e sdev:800013 ...". Its last 20 bits are the minor number.
+ * /proc/self/mountinfo is not enough: in a chroot it lists only the mounts below the root
+ * directory. */
 static void ask_device(struct flock_file *file)
 {
     uint64_t device;
@@ -57,7 +58,7 @@ static void ask_device(struct flock_file *file)
     lock_file_news_close(&watch_fd);
 }
 
-/* Linux before 5.14 has no inode in fdinfo; then the inode from stat(2) stays. */
+/* Before Linux 5.14, fdinfo has no inode; then the inode from stat(2) stays. */
 static void find_file(int fd, struct flock_file *file)
 {
     struct stat status = {0};
@@ -75,15 +76,16 @@ static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
     return inode == file->inode && device == file->device;
 }
 
-/* --- its holders ----------------------------------------------------------- */
+/* --- the holders ----------------------------------------------------------- */
 
-/* Parses a line such as "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has
- * an arrow before its kind. The pid is 0 if it belongs to another pid namespace. proc(5),
- * /proc/locks. False if the line is not about a flock(2) lock on this file. */
+/* Parses a line of /proc/locks, proc(5), such as "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0
+ * EOF". The pid is 0 if it belongs to another pid namespace. False if the line is not about a
+ * flock(2) lock on this file. The line of a waiter does not count: it has an arrow before
+ * "FLOCK". */
 static bool holder_in(const char *line, struct flock_file *file, struct flock_holder *holder)
 {
     const char *at = strstr(line, ": FLOCK "), *access = at;
-    for (int word = 0; word < 3 && at != NULL; word++) { /* past kind, "ADVISORY", mode */
+    for (int word = 0; word < 3 && at != NULL; word++) { /* skip "FLOCK", "ADVISORY" and the mode */
         access = at + 1;
         at = strchr(at + 1 + strspn(at + 1, " "), ' ');
     }
@@ -117,8 +119,8 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
     return holders_in("/proc/locks", file, holders, room);
 }
 
-/* The fdinfo of an open file lists the locks acquired through it: the same lines, after "lock:".
- * proc(5), /proc/PID/fdinfo. */
+/* The fdinfo of an open file, proc(5), lists the locks that were acquired through it, in the same
+ * lines as /proc/locks, but after "lock:". */
 bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except)
 {
     char path[512];

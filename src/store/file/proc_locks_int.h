@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* An open file as /proc/locks names it. stat(2) may report another device (btrfs, overlayfs), or
- * another inode. */
+/* An open file, identified as in /proc/locks. stat(2) may report another device (btrfs, overlayfs)
+ * or another inode. */
 struct flock_file {
     int fd;
     uint64_t device, inode;
@@ -20,17 +20,17 @@ struct flock_holder {
     bool shares; /* the lock is shared (LOCK_SH) */
 };
 
-/* Lists the flock(2) locks on the file of an open descriptor, even one opened with O_PATH; *file is
- * set to that file. Each lock belongs to an open file, which other processes may have inherited,
- * but is listed under the process that acquired it. In a pid namespace other than the first, the
- * kernel omits locks whose pid is not visible there; it may omit others, too, if locks on any file
- * are released during the reading. Returns the number of entries in `holders`. */
+/* Lists the flock(2) locks on the file of an open descriptor, which may be opened with O_PATH, and
+ * sets *file to that file. A lock belongs to an open file, which other processes may have
+ * inherited, but it is listed under the process that acquired it. In a pid namespace other than the
+ * first, the kernel omits locks whose pid is not visible there. The kernel may also omit locks if
+ * locks on any file are released during the reading. Returns the number of entries in `holders`. */
 size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *holders,
                           size_t room);
 
-/* True if the process of *holder has a lock on this file now, through any of its open files but
- * `except` (-1: none), even if another process acquired that lock; sets holder->shares. False too
- * if we may not look at its open files. */
+/* True if the process holder->pid now has a lock on this file through any of its descriptors except
+ * `except` (-1: none), even if another process acquired that lock; sets holder->shares. Also false
+ * if we may not look at that process's descriptors. */
 bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except);
 
 #endif

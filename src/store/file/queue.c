@@ -1,39 +1,39 @@
 /* The waiters of a lock file: their tickets, what wakes which waiter, and the thread that waits in
  * the kernel.
  *
- * A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on. How many of them the waiter has
- * locked for writing shows its mode and its slots (kind_of()), from which every process can judge
- * whether it is the waiter's turn. The kernel unlocks the bytes when the waiter dies. The next
- * waiter requests a read lock on the first byte of the ticket before its own, and so waits for that
- * waiter to leave, whether by acquiring the lock, giving up or dying: each departure wakes one
- * waiter. A process that looks for tickets asks the kernel only for write locks. So the read lock,
- * which a waiter has for a moment when it is woken, does not count as a ticket.
+ * A ticket is a block of BLOCK bytes that starts at LOCK_FILE_QUEUE + number * BLOCK. The number of
+ * bytes that the waiter has locked for writing shows its mode and its slots (kind_of()), so every
+ * process can judge whether it is the waiter's turn. The kernel unlocks the bytes when the waiter
+ * dies. Each waiter requests a read lock on the first byte of the ticket before its own. So it
+ * waits until the waiter before it leaves, by acquiring the lock, giving up or dying, and each
+ * departure wakes one waiter. A process that looks for tickets asks the kernel only for write
+ * locks, so the read lock that a woken waiter has for a moment does not count as a ticket.
  *
- * During the head's turn, each waiter that looks at the queue marks the turn with another lock, at
- * a byte that depends on the waiter's number and on when the turn began: the mark shows that the
+ * During the head's turn, each waiter that looks at the queue marks the turn with another lock, on
+ * a byte that depends on the waiter's number and on when the turn began. The mark shows that the
  * waiter is alive. The mark is removed when the waiter marks another turn, or with the ticket. An
  * older dlock neither sets marks nor sees them.
  *
  * "The word" is the integer in the table that says whose turn it is (rules.c). Orders of events:
- *   Two waiters join -> both look for the highest number, and one locks the next one -> the other
- *     one is refused that number, and locks the one after it.
- *   N joins, and is delayed after it has looked for the highest number, before it locks its own;
- *     meanwhile others come and go, and the word is past N's number -> N looks at the word once
- *     more when it has its ticket, and joins again. If N is delayed after that look, it finds out
- *     at its next try.
+ *   Two waiters join -> both find the same highest number, and one of them locks the next number ->
+ *     the other waiter is refused that number, and locks the number after it.
+ *   N joins, and is delayed after it has looked for the highest number, before it locks its own
+ *     number; meanwhile others come and go, and the word is past N's number -> N looks at the word
+ *     once more when it has its ticket, and joins again. If N is delayed after that look, it finds
+ *     out at its next request.
  *   H, the head, acts at the moment when another waiter, O, finds that H's time is up -> if O
  *     changes the word first, H finds that it was passed over, and joins again; otherwise both
  *     enter the critical section of the lock file, one after the other, and the later one finds the
  *     lock held.
- *   H was frozen and is passed over, and still has its bytes locked -> the bytes are ignored, and
- *     the numbers continue above them.
+ *   H is frozen and passed over, but still has its bytes locked -> the bytes are ignored, and new
+ *     tickets get higher numbers.
  *   H acquires the lock -> its ticket is removed only after its record was written and its place
  *     locked -> a request in between is refused because of the ticket or because of the place.
  *   H dies -> the next waiter is woken and finds that it is the head.
- *   H and the waiters right after it are frozen, and several after them are alive -> each of these
- *     has looked at the queue, and marked the turn, before the turn ended -> all of these wake at
- *     its end -> the first waiter with a mark acts, or the first to look makes it that waiter's
- *     turn.
+ *   H and the waiters right after it are frozen, and several waiters after them are alive -> each
+ *     live waiter looks at the queue, and marks the turn, before the turn ends -> all live waiters
+ *     wake when the turn ends -> the first waiter with a mark acts, or the first process that looks
+ *     gives that waiter the turn.
  *   A waiter is frozen after it has marked the turn -> it gets its own turn.
  *   The turn ends at the moment when a live waiter is about to mark it -> that waiter has lost its
  *     place, like H.
@@ -45,27 +45,27 @@
  * Events that wake a waiter:
  *
  *   A process closes the file -> the head is notified. A holder closes the file when it ends,
- *     however it ends, and so does a process that releases, extends or removes a lease from
- *     outside. The head is also notified when the file is removed, and knows when a lease without a
- *     process ends. When its notifications start, the head requests the lock once more, which finds
- *     whatever happened before.
+ *     however it ends. A process that releases, extends or removes a lease from outside closes the
+ *     file, too. The head is also notified when the file is removed, and knows when a lease without
+ *     a process ends. When its notifications start, the head requests the lock once more, to find
+ *     changes that happened before.
  *   A waiter leaves -> the kernel wakes the next one.
  *
- * A holder that releases unlocks everything, and then opens and closes the file once more, because
- * the guard of its command still shares the holder's open file: closing the holder's descriptor
- * alone does not notify the head. If a holder is killed, the kernel first closes the file and then
- * unlocks it: immediately afterwards, unless the holder has to wait for a processor. So the head
- * requests the lock a few more times.
+ * A holder that releases the lock unlocks everything, and then opens and closes the file once more.
+ * The guard of its command still shares the holder's open file, so that closing the holder's
+ * descriptor alone does not notify the head. If a holder is killed, the kernel first closes the
+ * file, and unlocks it immediately afterwards, unless the holder has to wait for a processor. So
+ * the head requests the lock a few more times.
  *
- * One case wakes no waiter: the head is frozen, and perhaps waiters after it. So every waiter looks
- * at the queue every two seconds, and the one after the head every second. A waiter that finds that
- * it is the head's turn looks again when all frozen waiters before it have lost theirs, at most 3 s
- * later. So a lock is free for at most 5 s, whatever is frozen.
+ * No waiter is woken if the head is frozen, perhaps with waiters after it. So every waiter looks at
+ * the queue every two seconds, and the one after the head every second. A waiter that finds that it
+ * is the head's turn looks again when all frozen waiters before it have lost their turns, at most 3
+ * seconds later. So a lock stays free for at most 5 seconds, whichever processes are frozen.
  *
- * The thread: the main thread starts it, and joins it before it does anything else that matters:
- * acquire the lock, give up, run a command. The descriptor is the main thread's; the helper thread
- * uses it only in its one call. To cancel, the main thread sends a signal, which ends the call with
- * EINTR. Orders of events:
+ * The helper thread: the main thread starts it, and joins it before it acquires the lock, gives up
+ * or runs a command. The descriptor belongs to the main thread; the helper thread uses it only in
+ * its one call. To cancel, the main thread sends a signal, which ends the call with EINTR. Orders
+ * of events:
  *   the thread is in the call -> EINTR -> the thread sees that it was cancelled.
  *   the thread has not yet checked for cancellation -> it sees that it was cancelled, and makes no
  *     call.
@@ -74,9 +74,9 @@
  *   the thread already has what it waited for -> it ends by itself -> the caller learns that the
  *     wait succeeded.
  *
- * The signal is SIGURG, which is ignored by default: no harm is done if dlock swallows one that was
- * sent for another reason. While the thread exists, the signal has a handler that does nothing; the
- * old disposition is restored before a command starts. */
+ * The signal is SIGURG, which is ignored by default: no harm is done if dlock swallows a SIGURG
+ * that was sent for another reason. While the thread exists, the signal has a handler that does
+ * nothing; the old disposition is restored before a command starts. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -126,10 +126,10 @@ static bool find_any(const struct lock_file *file, int64_t from, int64_t to, str
         found->mode = MODE_SLOTS;
         found->slots = (int)(kind - 2);
     }
-    return found->number >= from && found->number < to; /* otherwise the lock is no ticket */
+    return found->number >= from && found->number < to; /* otherwise the lock is not a ticket */
 }
 
-/* The kernel returns locks in no particular order, mostly the lowest first. */
+/* The kernel may return any of the tickets; usually it returns the lowest. */
 static bool find_first(const struct lock_file *file, int64_t from, int64_t to, struct ticket *first)
 {
     bool found = find_any(file, from, to, first);
@@ -138,7 +138,8 @@ static bool find_first(const struct lock_file *file, int64_t from, int64_t to, s
     return found;
 }
 
-/* Starts at the end: numbers mostly have no gaps, so the last one is near it. */
+/* Searches from the end, because the numbers rarely have gaps, so that the last ticket is usually
+ * near the end. */
 static bool find_last(const struct lock_file *file, int64_t from, int64_t to, struct ticket *last)
 {
     bool found = false;
@@ -151,7 +152,7 @@ static bool find_last(const struct lock_file *file, int64_t from, int64_t to, st
     return found;
 }
 
-/* The highest ticket number; `from` is the number of some ticket. */
+/* The highest ticket number; `from` is the number of any ticket. */
 static int64_t highest(const struct lock_file *file, int64_t from)
 {
     struct ticket found = {.number = from};
@@ -177,8 +178,8 @@ size_t queue_list(const struct lock_file *file, struct ticket *tickets, size_t m
     return count;
 }
 
-/* The ticket that the kernel returns is usually the first, or one of the first, so that the
- * recursion, which counts those before it, has little to do. */
+/* Counts tickets. The kernel usually returns the first ticket or one of the first, so the
+ * recursion, which counts the tickets before that one, has little to do. */
 static int count(const struct lock_file *file, int64_t from, int64_t to)
 {
     struct ticket found;
@@ -212,8 +213,8 @@ static struct duration since(const struct turn *known)
     return (struct duration){(int64_t)((now_ms() - known->ms) & TURN_MS_MASK) * NS_PER_MS};
 }
 
-/* Notes that all waiters up to this number have lost their turn. False if another process has
- * changed the word since *known was read. */
+/* Records in the table that all waiters up to this number have lost their turn. False if another
+ * process has changed the turn since *known was read. */
 static bool end_turns(struct memory_entry *entry, const struct turn *known, int64_t number)
 {
     return entry_set_turn(entry, known->word, turn_word(number, false, 0));
@@ -239,8 +240,8 @@ static bool has_marked(const struct lock_file *file, const struct turn *known,
     return lock_file_find(file, F_RDLCK, mark_at(known->ms, ticket), 1, &lock);
 }
 
-/* Notes that the turn of `head` begins now, or, if there is no room for the head, that the head
- * waits for room. */
+/* Records in the table that the turn of `head` begins now or, if the lock has no room for the head,
+ * that the head waits for room. */
 static void begin_turn(const struct lock_file *file, struct memory_entry *entry,
                        const struct turn *known, const struct ticket *head, bool room,
                        const struct ticket *own)
@@ -290,16 +291,16 @@ static bool is_passed_over(const struct memory_entry *entry, const struct ticket
     return own->number < floor_of(entry);
 }
 
-/* The head has asked and must keep waiting: its two seconds start again. */
+/* The head has made a request and must keep waiting: it again has two seconds in which to act. */
 static void note_alive(struct memory_entry *entry, const struct ticket *own)
 {
     struct turn known = known_turn(entry);
-    if (own->number >= turn_floor(&known)) /* if not, it joins again at its next try */
+    if (own->number >= turn_floor(&known)) /* if not, the waiter joins again at its next request */
         (void)entry_set_turn(entry, known.word, turn_word(own->number, false, now_ms()));
 }
 
-/* When all waiters before this one will have lost their turn, if none of them acts; DEADLINE_NEVER
- * if the word does not say that it is the head's turn. */
+/* The time at which all waiters before this one will have lost their turn if none of them acts;
+ * DEADLINE_NEVER if the table does not say that it is the head's turn. */
 static struct deadline turn_end(const struct lock_file *file, const struct memory_entry *entry,
                                 const struct ticket *own)
 {
@@ -338,7 +339,7 @@ void queue_leave(const struct lock_file *file, struct ticket *own)
     own->number = 0;
 }
 
-/* Joins the end of the queue. own->number is 0 if that is impossible. */
+/* Joins the end of the queue. Sets own->number to 0 if that is impossible. */
 static void join(const struct lock_file *file, struct memory_entry *entry,
                  const struct lock_request *request, struct ticket *own)
 {
@@ -377,7 +378,7 @@ static int await_leave(int fd, int64_t number)
     if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
         return errno;
     lock.l_type = F_UNLCK;
-    (void)fcntl(fd, F_OFD_SETLK, &lock); /* cannot fail: no lock is split in two */
+    (void)fcntl(fd, F_OFD_SETLK, &lock); /* cannot fail, because no lock is split */
     return 0;
 }
 
@@ -389,7 +390,8 @@ int queue_count(const struct lock_file *file, const struct memory_entry *entry,
 
 /* --- waiting ----------------------------------------------------------------- */
 
-/* After an event the head requests the lock several times, this long after each refusal. */
+/* After an event the head requests the lock several times. These are the delays after each
+ * refusal. */
 static const struct duration ask_again_after[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };
@@ -432,7 +434,8 @@ void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memo
         queue_leave(file, &waiter->ticket);
         join(file, entry, request, &waiter->ticket);
     }
-    /* The head's notifications start before its request: so it need not make a second one. */
+    /* The head's notifications start before its request, so a change in between is not missed and
+     * no second request is needed. */
     if (!waiter->behind.running && !find_before(file, entry, &waiter->ticket, &before))
         hear(waiter, file);
 }
@@ -517,7 +520,7 @@ struct call waiter_listen(struct waiter *waiter)
     struct call call = waiter->call;
     int error;
 
-    waiter->call.now = false; /* `now` is reported once: the waiter then makes the request */
+    waiter->call.now = false; /* reported only once, because the waiter then makes the request */
     if (waiter->behind.running) {
         if (blocking_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL, DEADLINE_NEVER);

@@ -1,6 +1,6 @@
-/* What a record is worth, admission to a lock, and the turns of waiters. Nothing here reads a file
- * or asks the kernel, except for the clock. tests/file/rules.py runs the rows of the Lua scripts'
- * tests against these functions. */
+/* Decides whether a record still counts, whether a request is admitted to a lock, and which
+ * waiter's turn it is. Nothing here reads a file or asks the kernel, except for the time.
+ * tests/file/rules.py runs the rows of the Lua scripts' tests against these functions. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -35,7 +35,8 @@ bool place_lost_run(const struct lock_place *place, const char *boot_id)
             deadline_passed(record->expires));
 }
 
-/* True if only --hold-at-least keeps others out: the holder has released the lock, or has ended. */
+/* True if only --hold-at-least keeps others out, because the holder has released the lock or has
+ * ended. */
 static bool is_kept(const struct lock_place *place)
 {
     return place->record.holder.kept ||
@@ -143,8 +144,8 @@ void survey_add(struct survey *survey, const struct lock_place *place, const cha
     survey->same_token |= place->known && strcmp(place->record.token, token) == 0;
 }
 
-/* True if the holders have this mode. A record that cannot be read may have any mode. All holders
- * have records of one format. */
+/* True if the holders are known to have this mode. A record that cannot be read may have any mode.
+ * The records of all holders have the same format. */
 static bool same_mode(const struct survey *survey, enum lock_mode mode, int slots)
 {
     const struct record *record = &survey->first.record;
@@ -198,12 +199,12 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
 
 /* --- whose turn it is ------------------------------------------------------------ */
 
-/* The word (`turn` in struct memory_entry) contains the head's number, whether there was room for
- * the head, and since when this has been so (milliseconds of the boot clock of the first time
- * namespace; they may wrap around: a word that is weeks old delays a waiter by two seconds at
- * most). If the word contains no time, the head has lost its turn. All lower numbers have lost
- * theirs, too. When a waiter joins an empty queue, a word from an older dlock, or about tickets
- * long gone, is reset. */
+/* The word (`turn` in struct memory_entry) contains the head's number, whether the lock had room
+ * for the head, and the time since when this has been so. The time is in milliseconds of the boot
+ * clock of the first time namespace. It may wrap around: a word that is weeks old delays a waiter
+ * by at most two seconds. If the word contains no time, the head has lost its turn. All waiters
+ * with lower numbers have lost their turns, too. A waiter that joins an empty queue resets the
+ * word, which may come from an older dlock or be about tickets long gone. */
 struct turn turn_read(uint64_t word)
 {
     uint32_t low = (uint32_t)word;
@@ -230,8 +231,8 @@ struct duration turn_length(int place)
     return lengths[place < TURNS ? place : TURNS - 1];
 }
 
-/* True if the turn of the waiter `next` is counted from the same time as the head's: there has been
- * room for both since then. */
+/* True if the turn of the waiter `next` is counted from the same time as the head's turn, because
+ * there has been room for both since then. */
 static bool goes_along(const struct turn *known, const struct ticket *head,
                        const struct ticket *next)
 {

@@ -1,5 +1,5 @@
-/* A directory of locks: its files, what is remembered beside them, and the steps that holding,
- * releasing and removing a lock have in common.
+/* A directory of locks: its lock files, its table, and the steps that holding, releasing and
+ * removing a lock have in common.
  *
  * A run is recorded in the table (memory.c) when its lock is released. Until then dlock knows of
  * the run only from the record in the lock file. If no process holds that record's place any more,
@@ -9,8 +9,9 @@
  *   A holder releases -> it records its run, marks or removes its record, and then unlocks its
  *     place -> a request with once_per, which is granted only in the critical section of the lock
  *     file, takes the run into account.
- *   The holder is killed after it has recorded its run, but before its record is gone -> the run is
- *     found again, as a lost one -> it is the last run already, and is not recorded again.
+ *   The holder is killed after it has recorded its run, but before its record is gone -> the record
+ *     looks like that of a lost run -> this run is already the last one recorded, and is not
+ *     recorded again.
  *   The holder is killed before it has recorded its run -> the record stays, unlocked ->
  *     store_read_runs() counts the run as lost, and the next process that acquires the lock records
  *     it as lost.
@@ -133,8 +134,8 @@ static bool read_pause_record(const struct lock_file *file, struct record *recor
     return read;
 }
 
-/* A pause whose record cannot be read may end at any time. It counts as one that lasts for another
- * second, so that no process acquires the lock or removes the file. */
+/* A pause whose record cannot be read may end at any time. It counts as lasting for another second,
+ * so that no process acquires the lock or removes the file. */
 static struct pause read_pause(const struct lock_file *file, const char *boot_id, int64_t *newer)
 {
     struct pause pause = {.left = DURATION_ZERO};
@@ -158,17 +159,17 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
 
 /* --- the map of places --------------------------------------------------------- */
 
-/* The map: a bit for each place that was locked or held at the last look, at the end of the first
- * place. It is written, in the critical section of the lock file, as soon as there are many places,
- * so that most requests for the lock need not look at all of them. It is only a hint: locks and
- * records decide.
+/* The map of places is at the end of place 0. It has a bit for each place, which is set if the
+ * place was locked or held at the last look. As soon as there are many places, the map is written
+ * in the critical section of the lock file, so that most requests for the lock need not look at all
+ * places. The map is only a hint: locks and records decide.
  *
  *   A holder is killed -> its bit stays set -> the next look at all places finds that its place is
- *     free. Such a look comes when the map shows no other free place, or when the number of places
- *     in the file would reach a power of two.
+ *     free. Such a look takes place when the map shows no other free place, or when the number of
+ *     places in the file would reach a power of two.
  *   An older dlock locks a place, or an exclusive holder overwrites the map -> a process that
- *     acquires the lock reads a place before it believes that the bit of that place says "free" ->
- *     after some wrong bits that process looks at all places, and writes the map again. */
+ *     acquires the lock does not trust a bit that says "free", but reads that place -> after a few
+ *     wrong bits, the process looks at all places, and writes the map again. */
 #define MAP_AT LOCK_RECORD_MOST
 _Static_assert(MAP_AT + sizeof(struct place_map) == LOCK_RECORD_SIZE, "the map fills the place");
 
@@ -198,8 +199,8 @@ void store_note_place(const struct lock_file *file, int place, bool taken)
     (void)!pwrite(file->fd, &map, sizeof map, MAP_AT);
 }
 
-/* The lowest place that the map shows as free, and that is free. -1: the caller must look at all
- * places. */
+/* The lowest place that the map shows as free, and that is really free; -1 if the caller must look
+ * at all places. */
 static int free_place(const struct lock_file *file, const char *boot_id)
 {
     enum { TRIES = 4 };
@@ -224,7 +225,7 @@ static int free_place(const struct lock_file *file, const char *boot_id)
     return -1;
 }
 
-/* --- its holders ----------------------------------------------------------------- */
+/* --- the holders ----------------------------------------------------------------- */
 
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
                   struct bound bound, struct survey *survey)
@@ -237,7 +238,7 @@ void store_survey(struct store *store, const struct lock_file *file, const char 
     while (lock_file_next_place(file, &place))
         survey_add(survey, &place, boot_id, token);
     if (survey->free_place < 0)
-        survey->free_place = place.number; /* the one after the last */
+        survey->free_place = place.number; /* the place after the last */
 }
 
 bool store_survey_one(struct store *store, const struct lock_file *file, int own,
@@ -298,8 +299,8 @@ bool store_remove(struct lock_file *file)
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
-/* Tries flock(2), because flock(1) may have locked the file. Verifies the file first, which also
- * reads its size again: other processes may have written records beyond the size that we knew. */
+/* Tries flock(2), because flock(1) may have locked the file. Verifies the file first. This also
+ * updates file->size: other processes may have written records beyond the size that we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_verify(file, NULL) == LOCK_OK && queue_is_empty(file) &&
