@@ -9,8 +9,8 @@
 
 /* --- check, extend, release ---------------------------------------------- */
 
-/* Reads {"gone" or "other", "forced USER@HOST", "late", "ended" or ""}, or {"released", ...}.
- * LOCK_OK for any other reply. */
+/* Reads a reply of two elements: "gone" or "other", and then "forced USER@HOST", "late", "ended" or
+ * ""; or "released" and anything. Returns LOCK_OK for any other reply. */
 static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
                                   struct errmsg *why)
 {
@@ -37,7 +37,8 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     return LOCK_OK;
 }
 
-/* {"ours", left, end, mode, slots, slot}: see store/redis/scripts/holders.lua. */
+/* The reply {"ours", left, end, mode, slots, slot}: see say_ours() in
+ * store/redis/scripts/holders.lua. */
 struct standing {
     int64_t left_ms, end_ms;
     enum lock_mode mode;
@@ -52,10 +53,10 @@ static const struct field of_standing[] = {
     FIELD(standing, "slot", NULL, FIELD_INT, -1, slot),
 };
 static const struct fields standing_fields = FIELDS(of_standing);
-static const struct fields brief_fields = {of_standing, 2}; /* of store/redis/scripts/share.lua */
+static const struct fields brief_fields = {of_standing, 2}; /* the reply of share.lua */
 
-/* Reads the reply to a check of a lease that must last for at least `least`. LOCK_HELD: share.lua
- * cannot decide, so the caller must run check.lua. */
+/* Reads the reply to a check of a lease that must last for at least `least`. Returns LOCK_HELD if
+ * share.lua could not decide; the caller must then run check.lua. */
 static enum lock_result read_check(struct redis_backend *redis, struct deadline before,
                                    struct duration least, struct lease *lease, struct errmsg *why)
 {
@@ -100,7 +101,7 @@ static enum lock_result run_check(struct redis_backend *redis, struct duration l
 }
 
 /* Begins a script about a lease. For an exclusive lock of this process, the script gets only two
- * keys, because the server would watch any others as well. */
+ * keys, because the server watches every key that a script gets. */
 static struct redis_call *begin_check(struct redis_backend *redis,
                                       const struct redis_script *script, const struct lease *lease)
 {
@@ -161,8 +162,8 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     return run_check(redis, DURATION_ZERO, lease, bound, why);
 }
 
-/* Adds an id to a call that has no take id: if such a call is sent again, it must not affect the
- * next holder. */
+/* Adds a request id to a call that has no take id. Without an id, a call that is sent again could
+ * affect the next holder. */
 static void add_request(struct redis_backend *redis)
 {
     if (redis->request[0] == '\0')
@@ -170,8 +171,8 @@ static void add_request(struct redis_backend *redis)
     redis_command_add(&redis->call->words, redis->request);
 }
 
-/* Reads {"released", "now"}, possibly followed by what could not be written, or {"released", ""};
- * otherwise does what read_loss() does. */
+/* Reads the reply {"released", "now"}, which may have a third element that says what could not be
+ * written. Leaves any other reply to read_loss(). */
 static enum lock_result read_release(struct redis_backend *redis, const struct lease *lease,
                                      struct errmsg *why)
 {
@@ -195,8 +196,8 @@ static enum lock_result read_release(struct redis_backend *redis, const struct l
     return result == LOCK_RELEASED && redis->release_sent ? LOCK_OK : result;
 }
 
-/* If the reply to a release is lost, the release is sent again, and finds the result of the first
- * attempt. */
+/* If the reply to a release is lost, dlock sends the release again, and learns the result of the
+ * first attempt. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -206,10 +207,10 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     if (lease->outside)
         add_request(redis);
     call->careful = may_hit_another(redis, lease);
-    /* Once the lease has ended, this process does not wait long for an answer, so the server may
-     * carry out the release after the process has ended. The whole release must fit into the
-     * server's first read of 16 kB: when the server then replies to the greeting, it finds the
-     * connection closed, and reads no more. */
+    /* Once the lease has ended, this process does not wait long for a reply, so it may exit before
+     * the server carries out the release. The whole release must fit into the server's first read
+     * of 16 kB, because the server reads no more once it replies to the greeting and finds the
+     * connection closed. */
     call->by_text = redis->base.uncertain ||
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
@@ -275,7 +276,7 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     struct redis_backend *redis = redis_of(backend);
     struct redis_call *call = redis_script_begin(redis, &redis_pause_script, KEYS_ALL, key, "");
 
-    call->careful = true; /* for the same reason as in force_release() */
+    call->careful = true; /* for the same reason as in redis_force_release() */
     redis_script_add_number(call, pause->left.ns / NS_PER_MS);
     redis_command_add(&call->words, pause->by);
     redis_command_add(&call->words, pause->message);
@@ -413,8 +414,8 @@ void redis_backend_shows(struct backend *backend, const struct redis_url **url,
     *settings = &redis_of(backend)->settings;
 }
 
-/* A server that refuses to answer is assumed to be the right one: the other checks report such
- * refusals. */
+/* A server that refuses to answer is assumed to be the right one, because other checks of --doctor
+ * report such refusals. */
 enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct redis_endpoint *at, struct bound bound,
                                     struct errmsg *why)

@@ -1,34 +1,37 @@
-/* One lock needs no map of the Cluster: any wrong node answers MOVED with the address of the right
- * one. This costs one more round trip at the first call and none later. A map would cost at least
- * one, grow with the Cluster, and be out of date just when it matters.
+/* To find one lock, dlock needs no map of the Cluster, because any wrong node answers MOVED with
+ * the address of the right node. This costs one more round trip for the first call and none later.
+ * A map would cost at least one round trip, grow with the Cluster, and be out of date just when it
+ * matters.
  *
- * A node that gives one of the following answers has not run the script, so a take never runs
- * twice. The reaction to each:
- *   MOVED slot host:port   That node owns the slot from now on: dlock connects there, and stays.
+ * A node that gives one of the following answers has not run the script, so dlock may send a take
+ * again. What dlock does after each answer:
+ *   MOVED slot host:port   That node owns the slot from now on. dlock connects to it, and stays
+ *                          there.
  *   ASK slot host:port     The slot is being moved to that node, and none of the lock's keys is
- *                          left here. dlock connects there, stays, and begins each script with
- *                          ASKING. Once the move is complete or abandoned, either ASKING has no
- *                          effect, or the node answers MOVED. During the move no client can
- *                          create a key of the slot at the old node: every client gets ASK.
- *   TRYAGAIN               The slot is being moved, and some of the lock's keys are not here:
- *                          they are at the other node, or do not exist (most locks have no
- *                          queue). This ends with the move. dlock asks again, with pauses, as
- *                          long as an answer can come in time; after that it treats TRYAGAIN as an
- *                          ordinary outage. During the move the lock can be neither acquired nor
- *                          lost.
- *   CLUSTERDOWN, LOADING,  This node cannot serve dlock, or is cut off from the others: the
+ *                          left on this node. dlock connects to that node, stays there, and begins
+ *                          each script with ASKING. Once the move is complete or abandoned, either
+ *                          ASKING has no effect, or the node answers MOVED. During the move no
+ *                          client can create a key of the slot at the old node, because every
+ *                          client gets ASK.
+ *   TRYAGAIN               The slot is being moved, and some of the lock's keys are not on this
+ *                          node: they are on the other node, or do not exist (most locks have no
+ *                          queue). dlock sends the script again, with pauses, as long as a reply
+ *                          can arrive in time. After that, dlock treats TRYAGAIN as an ordinary
+ *                          outage, which ends with the move. During the move the lock can be
+ *                          neither acquired nor lost.
+ *   CLUSTERDOWN, LOADING,  This node cannot serve dlock, or is cut off from the other nodes. The
  *   MASTERDOWN             next attempt goes to another node.
  * A replica answers MOVED. If a master cannot be reached, dlock asks the other nodes, whose MOVED
- * leads to the replica that was promoted in its place.
+ * leads to the replica that was promoted in the master's place.
  *
- * A message on a channel goes to every node of a Cluster, but its sender learns only how many
- * subscribers received it at the sender's own node. That count is right, because all clients of a
- * lock talk to the same node, except for a moment after a move: a waiter is not counted -> it loses
- * its place in the queue -> it still gets the message -> it asks -> it is redirected to the new
- * node -> it gets its place back.
+ * A message on a channel goes to every node of a Cluster, but the sender learns only how many
+ * subscribers on its node received the message. Normally that count is right, because all clients
+ * of a lock talk to the same node. Just after a move it may be wrong: a waiter is not counted ->
+ * the waiter loses its place in the queue -> it still gets the message -> it sends a request -> it
+ * is redirected to the new node -> it gets its place back.
  *
- * Circular redirections, nonsense addresses, and redirections to a node that has just failed count
- * as an outage. The outage passes; the lease's own deadline remains in force. */
+ * Circular redirections, invalid addresses, and redirections to a node that has just failed count
+ * as an outage, which may pass. The deadline of the lease remains in force. */
 #include "store/redis/redis_int.h"
 
 #include "lock/lock_name.h"
@@ -43,10 +46,10 @@
 
 enum {
     NODES_MOST = 2 * REDIS_HOSTS_MOST,
-    REDIRECTIONS_MOST = 16, /* of one call: a slot that is being moved needs two or three */
+    REDIRECTIONS_MOST = 16, /* per call; a slot that is being moved causes two or three */
 };
 
-/* A node that failed is not asked again for this long if there are others; the second time is for a
+/* For how long a failed node is not asked again if there are other nodes. The second value is for a
  * node whose name could not be looked up. */
 static const struct duration rest_time = {1 * NS_PER_S};
 static const struct duration rest_time_name = {10 * NS_PER_S};
@@ -55,26 +58,27 @@ static const struct duration rest_time_name = {10 * NS_PER_S};
 static const struct duration pause_least = {20 * NS_PER_MS};
 static const struct duration pause_most = {500 * NS_PER_MS};
 
-/* The least time that each try leaves for its answer: a server that is asked too late would seem
- * not to answer at all. */
+/* The least time that must be left for a reply when a script is sent again. With less time, a
+ * working server would seem not to answer at all. */
 static const struct duration answer_least = {200 * NS_PER_MS};
 
 struct node {
     struct redis_endpoint at;
-    struct addresses addresses; /* of the host name, from the last lookup */
-    struct deadline rests;      /* until then other nodes are asked first */
-    char reason[128];           /* why the node is asked last */
+    struct addresses addresses; /* addresses of the host name, from the last lookup */
+    struct deadline rests;      /* until this time, other nodes are asked first */
+    char reason[128];           /* why other nodes are asked first */
 };
 
-/* Owned by the thread that has the backend (run/watch.c). The URL's own nodes come first and stay.
- * Of the nodes learned from redirections, the oldest is replaced first. */
+/* The thread that uses the backend owns this struct (run/watch.c). The nodes of the URL come first
+ * in the list and are never replaced. Of the nodes learned from redirections, the oldest is
+ * replaced first. */
 struct redis_cluster {
     struct node nodes[NODES_MOST];
     int count, own;
     int oldest;  /* the next node to be replaced */
     int current; /* the node of the last connection; -1: none yet */
-    int next;    /* the target of a redirection; -1: none */
-    bool asking; /* that redirection was ASK */
+    int next;    /* the target of a redirection that was not followed yet; -1: none */
+    bool asking; /* the last redirection was an ASK */
 };
 
 static bool make_cluster(struct redis_backend *redis)
@@ -122,17 +126,17 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* True if the node's name has never been looked up; a promoted replica may be such a node. The name
- * is looked up only once in a while, because each attempt may leave a hanging thread behind
- * (redis/socket.c). */
+/* True if node `i` was learned from a redirection and its name has not been looked up successfully;
+ * a promoted replica may be such a node. Attempts to look up the name are rare, because each may
+ * leave a hanging thread behind (redis/socket.c). */
 static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
     return i >= cluster->own && cluster->nodes[i].addresses.count == 0;
 }
 
-/* Chooses the next node that has not been tried yet: the target of a redirection, then the node of
- * the last connection, then the others in turn. Nodes that have just failed come last. -1: none is
- * left. */
+/* Chooses the next node that has not been tried yet: first the target of a redirection, then the
+ * node of the last connection, then the other nodes in turn. Nodes that have just failed come last.
+ * Returns -1 if no node is left. */
 static int choose(const struct redis_cluster *cluster, const bool *tried)
 {
     if (cluster->next >= 0)
@@ -178,7 +182,7 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
         cluster->next = -1;
         tried[at] = true;
         /* If other nodes may have to be asked as well, this node gets only a share of the time, so
-         * that a node that drops packets does not keep dlock from the others. */
+         * that a node that drops packets leaves time for the others. */
         int tries_left = cluster->count - count;
         struct bound share = bound_share(bound, tries_left < 3 ? tries_left : 3);
         result = connect_to(redis, &cluster->nodes[at], share, why);
@@ -228,7 +232,7 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
         host++;
         length -= 2;
     }
-    /* "?" stands for a node whose host name is required but not configured. */
+    /* "?" is sent for a node whose host name is required but not configured. */
     if (length >= sizeof at->host || (length == 1 && *host == '?') ||
         !number_parse(port, 1, UINT16_MAX, &number))
         return false;
@@ -243,7 +247,8 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
     return true;
 }
 
-/* Reads the "3999 127.0.0.1:6381" of a MOVED or ASK, which must be about the key's slot. */
+/* Reads the slot and address of a MOVED or ASK, such as "3999 127.0.0.1:6381". The slot must be the
+ * slot of the key. */
 static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here,
                              const char *text, const char *key)
 {
@@ -253,7 +258,8 @@ static bool read_redirection(struct redis_endpoint *at, const struct redis_endpo
     if (length >= sizeof slot || text[length] != ' ')
         return false;
     snprintf(slot, sizeof slot, "%.*s", (int)length, text);
-    /* The port follows the last colon: an IPv6 address contains colons but has no brackets. */
+    /* The port follows the last colon, because an IPv6 address contains colons and has no
+     * brackets. */
     const char *host = text + length + 1;
     const char *colon = strrchr(host, ':');
     return number_parse(slot, 0, REDIS_SLOTS - 1, &number) && (int)number == redis_slot(key) &&
@@ -274,8 +280,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     const struct redis_endpoint here = conn->at;
     struct redis_endpoint at;
     bool asking = begins(error, "ASK ");
-    redis_conn_close(conn); /* even if the redirection leads to the same address: a proxy there may
-                             * now lead to another node */
+    redis_conn_close(conn); /* even if the redirection leads to the same address, because a proxy
+                             * there may now lead to another node */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "unknown redirection: %.300s", error);
         redis_endpoint_blame(&here, "node", why);
@@ -300,7 +306,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     return LOCK_OK;
 }
 
-/* LOCK_OK after a pause; LOCK_CANCELLED; LOCK_UNAVAILABLE: no time is left for another answer. */
+/* Returns LOCK_OK after a pause, LOCK_CANCELLED, or LOCK_UNAVAILABLE if no time is left for another
+ * reply. */
 static enum lock_result pause_before_again(struct redis_detour *detour, struct bound bound)
 {
     struct deadline latest = deadline_minus(bound.until, answer_least);
@@ -323,7 +330,7 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
     bool away = begins(error, "MOVED ") || begins(error, "ASK "),
          moving = begins(error, "TRYAGAIN");
     if (cannot || away || moving)
-        redis->conn.sent = false; /* nothing was carried out */
+        redis->conn.sent = false; /* the node has not run the script */
     if (away)
         return redirect(redis, key, error, detour, why);
     if (moving) {
@@ -344,8 +351,8 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
 
 /* --- slots ---------------------------------------------------------------- */
 
-/* CRC-16/XMODEM: polynomial 0x1021, initial value 0. Bit by bit, because keys are short and seldom
- * hashed. */
+/* CRC-16/XMODEM: polynomial 0x1021, initial value 0. It is computed bit by bit, without a table,
+ * because keys are short and seldom hashed. */
 static unsigned crc16(const char *bytes, size_t length)
 {
     unsigned crc = 0;

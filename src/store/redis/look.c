@@ -9,8 +9,9 @@
 
 /* --- one lock ------------------------------------------------------------ */
 
-/* The answer of store/redis/scripts/state.lua: "lock", these fields, the fields of counts and
- * memory, the last run, the last success, the waiters and the owners. */
+/* The reply of store/redis/scripts/state.lua consists of "lock", these fields, the fields of the
+ * counts and of the memory of runs, the last run, the last success, the history, the waiters and
+ * the owners. */
 static const struct field of_state[] = {
     FIELD(lock_state, "mode", NULL, FIELD_MODE, 0, mode),
     FIELD(lock_state, "slots", NULL, FIELD_INT, 0, slots),
@@ -24,7 +25,7 @@ static const struct field of_state[] = {
 };
 static const struct fields state_fields = FIELDS(of_state);
 
-/* An owner in that answer: {token, lease left, hold left, record} */
+/* An owner in the reply of state.lua: {token, rest of the lease, rest of the hold, record}. */
 static const struct field of_owner[] = {
     FIELD(lock_owner, "token", NULL, FIELD_TEXT, 0, token),
     FIELD(lock_owner, "left", NULL, FIELD_DURATION, -2, holder.left),
@@ -53,8 +54,8 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     return true;
 }
 
-/* The queue is only shown to people: fields that cannot be read stay empty. False: out of
- * memory. */
+/* Reads the waiters. Fields that cannot be read stay empty, because the queue is only shown to
+ * people. Returns false if memory is exhausted. */
 static bool read_queue(const redisReply *reply, struct lock_state *state)
 {
     size_t count = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
@@ -96,8 +97,8 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
         return redis_conn_nonsense(&redis->conn, why);
     }
 
-    /* If dlock has never held the lock, these values are missing. Whatever another client has
-     * written in their place is ignored, too. */
+    /* These values are missing if dlock has never held the lock. Invalid values that another client
+     * has written are ignored, too. */
     from = reply->element + 1;
     (void)redis_fields_read(&state_fields, from, state);
     from += state_fields.count;
@@ -109,7 +110,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
     (void)fields_read_row(&run_fields, &memory->success, redis_reply_text(from[SUCCESS]));
     text_copy(memory->history, sizeof memory->history, redis_reply_text(from[HISTORY]));
 
-    /* The last shared lease may have ended in this millisecond. */
+    /* If all shared leases have ended, the lock is free, although its key may still exist. */
     if (!state->locked)
         state->mode = MODE_EXCLUSIVE;
     if (state->mode != MODE_SLOTS)
@@ -119,13 +120,14 @@ enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* How many keys one step of SCAN looks at: this takes about 100 us of the server's time. */
+/* How many keys one SCAN command examines; this takes the server about 100 us. */
 static const char scan_count[] = "1000";
 
-/* Far more than any user has: a billion keys to look at, a million to list. */
+/* Limits far beyond any real use: a billion keys to examine, a million keys to list. */
 enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
 
-/* Escapes the user's prefix, which is not a pattern itself. */
+/* Makes a glob pattern for all keys with this prefix. The prefix is not a pattern, so its special
+ * characters are escaped. */
 static void glob_of_prefix(const char *prefix, char *glob, size_t size)
 {
     size_t used = 0;
@@ -138,7 +140,7 @@ static void glob_of_prefix(const char *prefix, char *glob, size_t size)
     glob[used] = '\0';
 }
 
-/* True for {KEY}:meta and so on (lock_key_companion()). */
+/* True if this is a companion key, such as {KEY}:meta (lock_key_companion()). */
 static bool is_companion(const char *key)
 {
     const char *colon = strrchr(key, ':');
@@ -148,8 +150,8 @@ static bool is_companion(const char *key)
     return *key == '{' && strstr(key, ":" REDIS_OWN) != NULL;
 }
 
-/* Finds the key of the lock that has this companion: {KEY}:meta or, if KEY has a hash tag,
- * {TAG}KEY:meta. False if the name is not a companion's. */
+/* Finds the key of the lock whose meta key is `companion`: KEY for {KEY}:meta or, if KEY has a hash
+ * tag, for {TAG}KEY:meta. Returns false if `companion` is not the name of a meta key. */
 static bool lock_of_meta(const char *companion, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ":meta";
@@ -185,8 +187,8 @@ static bool matches(const struct listing *listing, const char *key)
            (listing->pattern == NULL || fnmatch(listing->pattern, key + length, 0) == 0);
 }
 
-/* Reads {cursor, {key...}}: LOCK_OK with the cursor copied, and the keys that match added to
- * `keys`. */
+/* Reads the reply {cursor, {key...}} to SCAN. Returns LOCK_OK after copying the cursor and adding
+ * the matching keys to `keys`. */
 static enum lock_result read_step(struct redis_backend *redis, struct scan *scan,
                                   struct key_list *keys, struct errmsg *why)
 {
@@ -203,7 +205,7 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
         char of_meta[LOCK_KEY_SIZE];
         const char *key = redis_reply_text(reply->element[1]->element[i]);
 
-        if (lock_of_meta(key, of_meta)) /* a paused but free lock has no other key */
+        if (lock_of_meta(key, of_meta)) /* a lock that is paused but free has only this key */
             key = of_meta;
         if (!matches(scan->listing, key))
             continue;
@@ -217,9 +219,9 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
     return LOCK_OK;
 }
 
-/* True if the SCAN would never end. The cursor of a working SCAN never repeats. A repetition is
- * found in a few rounds, as in Brent's algorithm, which replaces the reference cursor at each power
- * of two. */
+/* True if the SCAN would never end. The cursor of a working SCAN never repeats. As in Brent's
+ * algorithm, each cursor is compared with an earlier one, which is replaced at each power of two.
+ * This finds a repetition in a few rounds. */
 static bool is_endless(struct scan *scan)
 {
     scan->steps++;
@@ -230,8 +232,9 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
-/* Finds the keys on this server, by SCAN in small steps that do not block other clients, and sorts
- * them; `each` limits the time of a step. The caller frees the keys, even after a failure. */
+/* Finds and sorts the keys on this server. Uses SCAN in small steps, which do not block other
+ * clients; `each` is the time limit of one step. The caller frees the keys, even after a
+ * failure. */
 static enum lock_result find_keys(struct redis_backend *redis, const struct listing *listing,
                                   struct key_list *keys, struct bound bound, struct duration each,
                                   struct errmsg *why)
@@ -262,7 +265,7 @@ struct master {
     struct redis_endpoint at;
     struct redis_backend *redis; /* NULL: not opened yet */
     struct key_list keys;
-    size_t done; /* how many of its keys have been visited */
+    size_t done; /* how many of `keys` have been visited */
 };
 
 struct masters {
@@ -293,8 +296,9 @@ static void free_masters(struct masters *masters, const struct redis_backend *ow
     free(masters->list);
 }
 
-/* Reads {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master
- * precedes its replicas. A master without a host is on the host of the node that was asked. */
+/* Reads one range {first slot, last slot, {host, port, ...}, ...} of the reply to CLUSTER SLOTS. In
+ * a range the master comes before its replicas. A master without a host is on the host of the node
+ * that was asked. */
 static bool read_range(const redisReply *range, const struct redis_endpoint *here,
                        struct redis_endpoint *at, int64_t *slots)
 {
@@ -350,7 +354,8 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-/* Returns the master with the lowest next key; NULL: no key is left. */
+/* Returns the master whose next key comes first in the order of all keys, or NULL if no key is
+ * left. */
 static struct master *first_of(const struct masters *masters)
 {
     struct master *first = NULL;
@@ -363,10 +368,10 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* Visits the locks of all masters in the order of their keys; `each` limits the time of a look. A
- * key may appear twice, because two masters may report it while its slot is moved. A key that
- * cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client, and is
- * skipped. */
+/* Visits the locks of all masters in the order of their keys; `each` is the time limit for one
+ * lock. Two masters may report the same key while its slot is being moved; such a key is visited
+ * once. A key that cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to
+ * another client, and is skipped. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct duration each, struct errmsg *why)
 {

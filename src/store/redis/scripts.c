@@ -30,7 +30,7 @@ struct redis_call *redis_script_begin(struct redis_backend *redis,
     freeReplyObject(call->reply);
     *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
-    redis_command_add(&call->words, ""); /* EVALSHA or EVAL */
+    redis_command_add(&call->words, ""); /* EVALSHA or EVAL, set before sending */
     redis_command_add(&call->words, "");
     redis_command_add(&call->words, call->count);
     redis_command_add(&call->words, key);
@@ -133,7 +133,7 @@ static enum lock_result run_here(struct redis_backend *redis, struct bound bound
     return result;
 }
 
-/* Judges an error reply. LOCK_OK: the script must be run again. */
+/* Judges an error reply. Returns LOCK_OK if the script must be run again. */
 static enum lock_result judge(struct redis_backend *redis, struct redis_detour *detour,
                               struct bound bound, struct errmsg *why)
 {
@@ -155,14 +155,15 @@ static enum lock_result judge(struct redis_backend *redis, struct redis_detour *
         redis_error_text(error, answer, sizeof answer);
         errmsg_set(why, "the server does not know the command %s: %s", command, answer);
     }
-    /* This server is no longer the master: the current master must be found. */
+    /* This server is no longer the master, so dlock must look for the current master. */
     if (redis_error_is(error, "READONLY"))
         redis_conn_close(&redis->conn);
     return result;
 }
 
-/* Reads {"newer", format} or {"unusable", key, what is wrong with it}. "newer", if the call `owns`
- * a lease: a newer dlock has acquired the lock since. LOCK_OK for any other answer. */
+/* Reads the reply {"newer", format} or {"unusable", key, what is wrong with it}. If the call is
+ * about this process's lease, "newer" means that a newer dlock has acquired the lock in the
+ * meantime. Returns LOCK_OK for any other reply. */
 static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg *why)
 {
     struct redis_call *call = redis->call;
@@ -182,7 +183,8 @@ static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg 
     return call->owns && call->newer > 0 ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
-/* Returns an element as text; NULL: it is neither a string nor an integer, or contains a NUL. */
+/* Returns an element as text, or NULL if the element is neither a string nor an integer, or
+ * contains a NUL. */
 static const char *text_of(const redisReply *element, char number[24])
 {
     if (element->type == REDIS_REPLY_INTEGER) {
@@ -230,8 +232,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
 
     for (;;) {
         enum lock_result result = run_once(redis, bound, why);
-        /* In TLS 1.3 a server rejects a certificate only after the handshake; the script has not
-         * run. */
+        /* In TLS 1.3 a server rejects the client's certificate only after the handshake. The script
+         * has not run in that case. */
         if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn))
             continue;
         if (result != LOCK_OK)

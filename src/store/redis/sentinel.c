@@ -1,30 +1,30 @@
-/* The connection to one Sentinel, in addition to the connection to the master. Only the thread that
- * has the backend (redis/conn.c) uses it, in the same calls.
+/* The connection to one Sentinel, which a backend has in addition to the connection to the master.
+ * Only the thread that has the backend (redis/conn.c) uses this connection, within the same calls.
  *
- * Until dlock holds the lock or waits for it, it asks a Sentinel once and does not listen any
- * further. From then on the connection is subscribed to +switch-master, and asks as
- * redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message only
- * means that the master may have changed: dlock closes the connection to the old master, and the
- * next call asks a Sentinel. Orders of events:
- *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for an answer ->
- *     until the Sentinels have agreed, they still name the old master, and each attempt fails, as
- *     in an outage -> then they name the new one.
- *   2. The old master lives, but only this host still reaches it, and it keeps answering as a
- *     master -> only the Sentinel's message reveals the new one.
- *   3. The message arrives while a call waits for an old master that hangs -> the Sentinel's
- *     descriptor is the alarm of that connection -> the wait ends as in an outage -> the call is
- *     repeated at the new master.
- *   4. The message arrives between the Sentinel's answer and SUBSCRIBE, or the Sentinel itself is
- *     cut off -> redis_sentinel_attend() asks again every `ask_interval`.
+ * Before dlock holds the lock or waits for it, dlock asks a Sentinel once and does not subscribe.
+ * From then on the connection is subscribed to +switch-master, and asks as redis/subscribe.c does:
+ * UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message only means that the master may
+ * have changed: dlock closes the connection to the old master, and the next call asks a Sentinel.
+ * Orders of events:
+ *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for a reply ->
+ *      until the Sentinels agree on a new master, they name the old one, and each attempt fails as
+ *      in an outage -> then they name the new master.
+ *   2. The old master is alive and still answers as a master, but only this host can reach it ->
+ *      only the Sentinel's message reveals the new master.
+ *   3. The message arrives while a call waits for an old master that hangs -> the call also watches
+ *      the descriptor of the Sentinel's connection (alarm_fd), so its wait ends, as in an outage ->
+ *      the call is sent again to the new master.
+ *   4. The message is sent between the Sentinel's answer and SUBSCRIBE, or the Sentinel itself is
+ *      cut off -> redis_sentinel_attend() asks again every `ask_interval`.
  *   5. The subscribed Sentinel dies -> its connection ends, which wakes dlock -> dlock checks the
- *     lock, which is not affected -> redis_sentinel_attend() turns to the next Sentinel.
+ *      lock, which is not affected -> redis_sentinel_attend() turns to the next Sentinel.
  *   6. A Sentinel that has not heard of the failover yet names the old master, which is a replica
- *     now -> the replica says so, and is not used -> dlock asks the next Sentinel, as it does if
- *     the named server cannot be reached. But if a Sentinel has just reported the new master, dlock
- *     asks that Sentinel again, because the others may not know the new master yet.
- *   7. A Sentinel answers but refuses the subscription -> dlock tries the next one, and never
- *     listens to the first again -> if all refuse, redis_sentinel_attend() asks every
- *     `retry_interval`.
+ *      now -> the replica says so, and is not used -> dlock asks the next Sentinel, as it does if
+ *      the named server cannot be reached. But if a Sentinel has just reported the new master,
+ *      dlock asks that Sentinel again, because the others may not know the new master yet.
+ *   7. A Sentinel answers but refuses the subscription -> dlock tries the next Sentinel, and never
+ *      tries to subscribe to the first again -> if all Sentinels refuse, redis_sentinel_attend()
+ *      asks every `retry_interval`.
  *
  * dlock looks up the names of all Sentinels before the lease starts, because any of them may be
  * needed while the lock is held, and the resolver may be down then. */
@@ -40,8 +40,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* How often to ask a Sentinel that has accepted the subscription, and how often to look for one
- * that accepts it; the time limit for either. */
+/* How often to ask a Sentinel that has accepted the subscription, how often to look for a Sentinel
+ * that accepts it, and the time limit for each of the two. */
 static const struct duration ask_interval = {10 * NS_PER_S};
 static const struct duration retry_interval = {1 * NS_PER_S};
 static const struct duration attend_limit = {1 * NS_PER_S};
@@ -52,17 +52,17 @@ static const struct duration names_limit = {500 * NS_PER_MS};
 static const char switch_channel[] = "+switch-master";
 
 struct redis_sentinel {
-    struct redis_url url;   /* the Sentinels, and the login there */
-    struct redis_conn conn; /* to the Sentinel that answered last */
+    struct redis_url url;   /* the Sentinels, and the login for them */
+    struct redis_conn conn; /* connection to the Sentinel that answered last */
     struct addresses known[REDIS_HOSTS_MOST];
     bool knows_names;
-    int first;                      /* which one to ask first */
+    int first;                      /* number of the Sentinel to ask first */
     struct redis_endpoint master;   /* according to the last answer */
-    unsigned subscribed;            /* the serial of the subscribed connection; 0: none */
+    unsigned subscribed;            /* serial of the subscribed connection; 0: none */
     bool refuses[REDIS_HOSTS_MOST]; /* the Sentinels that refuse a subscription */
-    bool moved;                     /* redis_sentinel_moved() */
+    bool moved;                     /* the result of redis_sentinel_moved() */
     struct deadline tried;          /* when notifications were last requested */
-    int epoll_fd;                   /* -1: not needed yet */
+    int epoll_fd;                   /* -1 until it is needed */
 };
 
 /* --- reading a Sentinel's answer ----------------------------------------- */
@@ -72,8 +72,8 @@ static bool is_subscribed(const struct redis_sentinel *sentinel)
     return sentinel->conn.socket.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
 }
 
-/* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT". A Sentinel sends this for each master that it
- * monitors. */
+/* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT". A Sentinel sends this whenever any of the
+ * masters that it monitors is replaced. */
 static void on_switch(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
@@ -86,12 +86,13 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     snprintf(here, sizeof here, " %s %s", redis->conn.at.host, redis->conn.at.port);
     here_length = strlen(here);
     if (strlen(text) > here_length && strcmp(text + strlen(text) - here_length, here) == 0)
-        return; /* already known as the master */
+        return; /* this master is already known */
     redis_conn_close(&redis->conn);
     redis->sentinel->moved = true;
 }
 
-/* Reads {host, port}. LOCK_GONE if the reply is nil: there is no such master. */
+/* Reads the reply {host, port}. Returns LOCK_GONE if the reply is nil, because the Sentinel then
+ * knows no master of this name. */
 static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply,
                                     struct errmsg *why)
 {
@@ -114,8 +115,9 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     return LOCK_OK;
 }
 
-/* Asks the connected Sentinel, number `at` of the URL. LOCK_OK with sentinel->master set;
- * LOCK_GONE; otherwise the results of redis_conn_call(). */
+/* Asks the connected Sentinel, which is number `at` of the URL, for the master called `name`.
+ * Returns LOCK_OK with sentinel->master set, LOCK_GONE if the Sentinel knows no such master, or the
+ * results of redis_conn_call(). */
 static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
                             struct bound bound, struct errmsg *why)
 {
@@ -152,7 +154,8 @@ static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char 
 
 /* --- which one to ask ---------------------------------------------------- */
 
-/* A connection that has been idle may have ended: dlock connects again at once. */
+/* Connects to Sentinel number `at` if necessary, and asks it for the master. If an idle connection
+ * turns out to have ended, dlock connects again at once. */
 static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens,
                                struct bound bound, struct errmsg *why)
 {
@@ -178,7 +181,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
 /* The progress of a search, and the errors of the Sentinels that could not help. */
 struct redis_sentinel_search {
     int from, asked, down;
-    struct errmsg refused, failed, invalid; /* the last of each kind; "": none */
+    struct errmsg refused, failed, invalid; /* the last error of each kind; "": none */
     struct errmsg unknown_to;               /* the Sentinels that know no such master */
 };
 
@@ -200,8 +203,8 @@ static void note(struct redis_sentinel_search *vain, enum lock_result result,
     errmsg_set(kept, "Sentinel %s: %.400s", text, why->text);
 }
 
-/* Decides which error to report: a Sentinel that refuses dlock will go on refusing, but one that
- * cannot be reached may answer later. */
+/* Decides which error to report. A refusal comes first: a Sentinel that refuses dlock will go on
+ * refusing, while a Sentinel that cannot be reached may answer later. */
 static enum lock_result verdict(const struct redis_sentinel_search *vain, const char *name,
                                 int count, struct errmsg *why)
 {
@@ -221,10 +224,10 @@ static enum lock_result verdict(const struct redis_sentinel_search *vain, const 
     return LOCK_INVALID;
 }
 
-/* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each gets a
- * share of the time, and one share is left for the master. For a caller that wants notifications
- * (`listens`) the search continues until a Sentinel accepts the subscription; if none does, the
- * first answer counts. */
+/* Asks the Sentinels that have not been asked yet, in turn, beginning with the one that answered
+ * last. Each gets a share of the time, and one share is left for the master. If `listens` is set,
+ * the search continues until a Sentinel accepts the subscription; if none does, the first answer
+ * counts. */
 static enum lock_result find_master(struct redis_backend *redis,
                                     struct redis_sentinel_search *search, bool listens,
                                     struct bound bound, struct errmsg *why)
@@ -261,7 +264,7 @@ static enum lock_result find_master(struct redis_backend *redis,
     return found.host[0] != '\0' ? LOCK_OK : verdict(search, redis->url.master, count, why);
 }
 
-/* A name that cannot be looked up now is not a failure. */
+/* Looks up the names of all Sentinels. A name that cannot be looked up now is not a failure. */
 static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -277,8 +280,8 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 
 /* --- for the backend ----------------------------------------------------- */
 
-/* Sets the alarm for connecting and for the following calls; no Sentinel is asked between this and
- * those calls. */
+/* Sets the alarm for connecting to the master and for the calls that follow. No Sentinel may be
+ * asked between setting the alarm and these calls. */
 static void set_alarm(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -290,16 +293,17 @@ static enum lock_result find_next(struct redis_backend *redis, struct redis_sent
 {
     enum lock_result result =
         find_master(redis, search, redis->watched || redis->base.queued, bound, why);
-    redis->sentinel->moved = false; /* messages received in the meantime are older than the
-                                     * answer */
+    redis->sentinel->moved = false; /* messages received in the meantime are older than the answer
+                                     * of the Sentinel */
     if (result == LOCK_OK)
         look_up_names(redis, bound);
     set_alarm(redis);
     return result;
 }
 
-/* Tries the master that each Sentinel names: a master that cannot be reached may be the master in
- * the view of this Sentinel only. */
+/* Asks the Sentinels in turn, and connects to the master that a Sentinel names. If that server
+ * cannot be reached, it may be the master in the view of this Sentinel only, so the next Sentinel
+ * is asked. */
 static enum lock_result open_anew(struct redis_backend *redis, struct bound bound,
                                   struct errmsg *why)
 {
@@ -363,9 +367,11 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
         deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
     if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
         return;
-    /* Half of the time: the master's answer must still reach the caller in time. */
+    /* The search gets half of the time, because the reply of the master must still reach the caller
+     * in time. */
     bound = bound_within(bound_share(bound, 2), attend_limit);
-    /* The master's messages are more urgent than a Sentinel that hangs. */
+    /* A message of the master ends the search, because it is more urgent than a Sentinel that
+     * hangs. */
     struct redis_channels channels = redis_subscribe_to(&redis->conn);
     sentinel->conn.socket.alarm_fd = redis_subscribe_any(channels) ? redis->conn.socket.fd : -1;
     struct redis_sentinel_search search = {.from = sentinel->first};
@@ -397,8 +403,8 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis)
                                                  : (struct deadline){0};
 }
 
-/* A message that arrived together with an answer leaves no descriptor readable, so this must be
- * checked separately. */
+/* A message that arrived together with a reply has already been read from the socket, so the
+ * descriptor is not readable. Such a message is looked for here. */
 bool redis_sentinel_moved(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -421,8 +427,8 @@ enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
     return result == LOCK_GONE ? LOCK_OK : result;
 }
 
-/* If this fails, either the epoll set already contains the descriptor, or there are no
- * notifications, and polling finds the change. */
+/* Adds a descriptor to the epoll set. If this fails, either the set already contains the
+ * descriptor, or notifications are missing and polling finds the change. */
 static void watch_fd(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};

@@ -7,22 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first NEAR_PLACES waiters (NEAR in queue.lua) ask at this interval, in case the waiters
- * before them are frozen or no client calls them; usually one of them asks on behalf of all, and
- * the others rest for far_interval. A waiter that cannot rely on the others asks every
- * poll_interval. */
+/* How often waiters send a request without being called. The first NEAR_PLACES waiters (NEAR in
+ * queue.lua) do so every look_interval, in case the waiters before them are frozen or no client
+ * calls them. Usually one of them asks on behalf of all, and the others wait for far_interval. A
+ * waiter that cannot rely on the others asks every poll_interval. */
 static const struct duration look_interval = {2500 * NS_PER_MS};
 static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 65 };
 
-/* A waiter that has become the first asks within this time, and subscribes to touches. The delay
- * saves a request if the lock is handed over quickly: then the next call comes sooner. */
+/* A waiter that has become the first in the queue sends a request within this time, to subscribe to
+ * touches (any changes of the lock's key). If the lock is handed over sooner, the waiter is called
+ * before, and this request is saved. */
 static const struct duration head_interval = {1 * NS_PER_S};
 
 /* --- replies ------------------------------------------------------------- */
 
-/* {"taken", ...} and {"held", ...}: see store/redis/scripts/take.lua. */
+/* The replies {"taken", ...} and {"held", ...} of store/redis/scripts/take.lua. */
 struct grant {
     int64_t fence, left_ms, end_ms;
     int slot;
@@ -41,7 +42,7 @@ struct refused {
     bool reserved; /* the lock is free, but earlier waiters come first */
     int64_t ask_ms, came;
     char mode[16];      /* the mode in which the lock is held */
-    char uncalled[512]; /* why waiters cannot be called; "": they can */
+    char uncalled[512]; /* why waiters cannot be called; "" if they can be */
 };
 
 static const struct field of_refused[] = {
@@ -58,23 +59,23 @@ static const struct field of_refused[] = {
 };
 static const struct fields refused_fields = FIELDS(of_refused);
 
-/* Only shown to people: a value that cannot be read counts as missing. */
+/* These values are only shown to people, so a value that cannot be read counts as missing. */
 static const struct field of_slots[] = {
     FIELD(refused, "slots", NULL, FIELD_INT, 0, holder.slots),
     FIELD(refused, "slots_taken", NULL, FIELD_INT, 0, holder.slots_taken),
 };
 static const struct fields slots_fields = FIELDS(of_slots);
 
-/* {"done", when the successful run began, its host} */
+/* The reply {"done", start of the successful run, its host}. */
 static const struct field of_done[] = {
     FIELD(holder, "since", NULL, FIELD_TIME, 0, since_wall_ms),
     FIELD(holder, "host", NULL, FIELD_TEXT, 0, host),
 };
 static const struct fields done_fields = FIELDS(of_done);
 
-/* When to ask after the end of the holder's lease or of a turn. The waiters ask one after the
- * other, in the order of the queue. If all asked at once, the later ones could not see what the
- * first ones have done. */
+/* When to send a request after a lease or a turn has ended. The waiters ask one after the other, in
+ * the order of the queue. If all asked at once, the later waiters could not see what the first ones
+ * have done. */
 static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 {
     enum { STEP_MS = 5, STEPS_MOST = 500 };
@@ -149,7 +150,7 @@ static bool read_grant(struct redis_backend *redis, const struct lock_request *r
     lease_begin(lease, request, before, grant.fence);
     lease->slot = grant.slot;
     lease->end_ms = grant.end_ms;
-    /* Shorter than the TTL if an earlier attempt had already acquired the lock. */
+    /* The lease is shorter than the TTL if an earlier attempt had already acquired the lock. */
     struct deadline end = deadline_plus(before, (struct duration){grant.left_ms * NS_PER_MS});
     lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
 
@@ -167,7 +168,8 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
         read_grant(redis, request, before, lease))
         return LOCK_OK;
 
-    /* An uncertain take stays uncertain: the server may still carry out the unanswered attempt. */
+    /* An uncertain take stays uncertain, because the server may still carry out the attempt that
+     * got no reply. */
     if (redis_reply_is(reply, "held", 3 + refused_fields.count + slots_fields.count) &&
         read_refused(redis, holder))
         return LOCK_HELD;
@@ -185,7 +187,9 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
 
 /* --- asking -------------------------------------------------------------- */
 
-/* For its own lock this process knows the hold. For another process's lock, the store knows it. */
+/* This process knows the hold of its own lock (how long other clients must be kept out), and sends
+ * the rest of the hold. For the lock of another process it sends "", and the script uses the hold
+ * that is stored with the lock. */
 static struct redis_call *begin_release(struct redis_backend *redis, const struct lease *lease,
                                         bool may_come)
 {
@@ -213,16 +217,17 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
     return call;
 }
 
-/* If an attempt of the take got no answer, the release may overtake that attempt on another
- * connection, regardless of later attempts. */
+/* If an attempt of the take got no reply, this release may reach the server before that attempt,
+ * which was sent on another connection. Later attempts do not change this. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease)
 {
     return begin_release(
         redis, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
-/* Releases the lock after the server has refused the greeting. The take went out in the same write,
- * so the server may have carried it out in the database that the connection was left in. */
+/* Releases the lock after the server has refused the greeting. The take was sent in the same write
+ * as the greeting, so the server may have carried out the take in whatever database this connection
+ * uses. */
 static void undo_take(struct redis_backend *redis, const struct lock_request *request,
                       struct bound bound)
 {
@@ -236,8 +241,8 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
         (void)redis_script_send(redis, by_text, bound, &ignored);
 }
 
-/* Tells the script what a refusal means: the first request only asks whether the lock is free, the
- * next ones join the queue, and the last one gives up. */
+/* Returns the word that tells the script what a refusal means. The first request only asks whether
+ * the lock is free, later requests join the queue, and the last request gives up. */
 static const char *refusal_word(const struct lock_request *request, bool queues)
 {
     if (!request->last)
@@ -245,8 +250,8 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
-/* The TTL to request. Called after connecting, because the rest of a lease shrinks in the
- * meantime. */
+/* The TTL to request. Called after connecting, because the rest of a lease shrinks while dlock
+ * connects. */
 static struct duration ttl_now(const struct lock_request *request)
 {
     if (request->end.boot_ns == 0)
@@ -254,8 +259,8 @@ static struct duration ttl_now(const struct lock_request *request)
     return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
 }
 
-/* When the run starts: now, or, if other servers have already granted its lease (`end`), when the
- * run started there. */
+/* The start of the run: now or, if other servers have already granted the lease (request->end is
+ * set), the start that was recorded there. */
 static int64_t since_now(const struct lock_request *request)
 {
     return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
@@ -285,8 +290,8 @@ static struct redis_call *begin_take(struct redis_backend *redis,
                                      const struct lock_request *request, bool queues)
 {
     struct duration ttl = ttl_now(request);
-    /* Only a request for a shared lock names a key of its own: for an exclusive lock, the server
-     * would have to remember, for each waiter, a key that never changes. */
+    /* Only a request for a shared lock names the key of a shared holder. For an exclusive lock that
+     * key would be useless, but the server would have to watch one such key for each waiter. */
     const char *own = request->mode == MODE_EXCLUSIVE ? "" : request->token;
     struct redis_call *call =
         redis_script_begin(redis, &redis_take_script, KEYS_ALL, request->key, own);
@@ -314,18 +319,19 @@ static struct redis_call *begin_take(struct redis_backend *redis,
 
 /* --- waiting for replicas ------------------------------------------------ */
 
-/* WAIT is sent by itself after the lock is acquired, not in one write with the script, because it
- * blocks the connection while the server serves other clients. If SUBSCRIBE came after WAIT, a
- * waiter in the queue could be called before it listens, and be dropped as dead. A waiter that is
- * refused has nothing to WAIT for anyway.
+/* WAIT is sent separately, after the lock has been acquired, and not in one write with the script,
+ * because WAIT blocks the connection while the server serves other clients. If SUBSCRIBE came after
+ * WAIT, a waiter could be called before it listens, and be dropped from the queue as dead. A waiter
+ * that is refused the lock has nothing to WAIT for anyway.
  *
  * Neither an extension nor a release waits for replicas. If a failover loses an extension, the
- * lease is shorter, and the next check adopts that. If a failover loses a release, the lock blocks
- * other clients until the lease ends. Both are safe. But if a failover loses a take, two holders
- * get the same lock. */
+ * lease is shorter, and the next check finds that out. If a failover loses a release, the lock
+ * blocks other clients until the lease ends. Both are safe. But if a failover loses a take, two
+ * clients can hold the same lock. */
 
-/* The timeout of WAIT. The server must answer before this process stops listening, and checks the
- * timeout only every 100 ms (hz 10). 0 would mean no timeout. */
+/* The timeout of WAIT (ms). The server checks this timeout only every 100 ms (hz 10), and must
+ * answer before this process stops waiting for the reply. The result is never 0, which would mean
+ * no timeout. */
 static int64_t wait_ms(struct deadline until)
 {
     enum { TICK_MS = 150 };
@@ -348,11 +354,12 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
                        reply->integer, wanted);
 }
 
-/* LOCK_OK: as many replicas as the settings require have stored the take (if they require none: at
- * once). LOCK_UNAVAILABLE: fewer have done so after three quarters of the remaining time. Otherwise
- * the results of redis_conn_call(), or LOCK_REFUSED. After any failure the lock is still held, and
- * uncertain: the next take with this request finds the lock and waits again, and a caller that
- * gives up releases it. */
+/* Waits until as many replicas as the settings require have stored the take. Returns LOCK_OK then,
+ * or at once if the settings require none. Returns LOCK_UNAVAILABLE if too few replicas have stored
+ * the take after three quarters of the remaining time. Otherwise returns LOCK_REFUSED or the
+ * results of redis_conn_call(). After any failure the lock is still held, and the take is
+ * uncertain: the next take with this request finds the lock held by itself and waits again, and a
+ * caller that gives up releases the lock. */
 static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
                                        struct bound bound, struct errmsg *why)
 {
@@ -368,7 +375,7 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     redis_command_add(&command, "WAIT");
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
-    /* A waiter that asked from within the queue is still subscribed, so WAIT cannot be sent with
+    /* A waiter that was in the queue is still subscribed, so WAIT cannot be sent with
      * redis_conn_call(). */
     enum lock_result result = redis_subscribe_call(&redis->conn, &command,
                                                    (struct redis_channels){0}, &reply, bound, why);
@@ -381,9 +388,9 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     return result;
 }
 
-/* What a waiter subscribes to. The first waiter also subscribes to touches, because a client of
- * another kind does not call waiters; but it does so only some time after joining
- * (head_interval). */
+/* The channels that a waiter subscribes to. The first waiter also subscribes to touches (any
+ * changes of the lock's key), because clients other than dlock do not call waiters. It does so only
+ * some time after it has joined the queue (head_interval). */
 static struct redis_channels channels_for(const struct redis_backend *redis)
 {
     return (struct redis_channels){.touches = redis->base.queued && redis->place.ahead == 0,
@@ -401,7 +408,7 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
         call->channels = channels_for(redis);
     redis->place.listens = queues && !redis->conn.listening.no_wake;
     redis->place.called = redis->place.touched = redis->place.unseen = false;
-    /* The lease counts from here: connecting is not part of it. */
+    /* The lease is counted from here, so that the time to connect is not part of it. */
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
         result = redis_script_run(redis, bound, why);
@@ -419,7 +426,8 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
     return redis_script_end(redis, result, why);
 }
 
-/* Asks, and asks once more at once if the server has only refused something optional. */
+/* Sends the request, and sends it once more at once if the server has only refused something
+ * optional. */
 static enum lock_result ask_again(struct redis_backend *redis, const struct lock_request *request,
                                   bool queues, struct lease *lease, struct holder *holder,
                                   struct bound bound, struct errmsg *why)
@@ -431,9 +439,10 @@ static enum lock_result ask_again(struct redis_backend *redis, const struct lock
     return result;
 }
 
-/* True if the waiter must ask again to change its subscriptions. Either it queued as a listener,
- * but the server has just refused to let it listen; or it cannot be called, is the first, and does
- * not receive touches yet. The next call requests what is possible. */
+/* True if the waiter must send another request to change its subscriptions. Either it joined the
+ * queue as a listener, but the server has just refused the subscription. Or it cannot be called, is
+ * the first in the queue, and does not receive touches yet. The next request subscribes to what is
+ * possible. */
 static bool must_subscribe(const struct redis_backend *redis)
 {
     const struct redis_listening *listening = &redis->conn.listening;
@@ -452,7 +461,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last;
-    /* A called waiter usually gets the lock, and then has no reason to listen any more. */
+    /* A waiter that was called usually gets the lock, so its request does not subscribe. */
     bool called = stays && redis->place.called && !redis->place.vain;
     bool queues = stays && redis->place.came > 0 && !called;
     char part[TOKEN_SIZE + sizeof "wake:"];
@@ -474,8 +483,9 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 
 /* --- messages of the server ---------------------------------------------- */
 
-/* `keys` is an array; anything else means that all keys are gone. The script reads more keys than
- * the lock's, so the server reports touches of those, too; they mean nothing to a waiter. */
+/* Reads a message that keys have changed. `keys` is an array of their names; anything else means
+ * that all keys are gone. The server also reports the other keys that the script reads, but only
+ * the lock's key matters to a waiter. */
 static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
     redis->place.touched |= keys->type != REDIS_REPLY_ARRAY;
@@ -483,9 +493,9 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
         redis->place.touched |= strcmp(redis_reply_text(keys->element[i]), redis->key) == 0;
 }
 
-/* "turn": it is this waiter's turn. "held MS": this waiter is now the first. "seen": this waiter is
- * one of the first few, which ask in turn, and another of them has asked; or this waiter has just
- * become one of them. */
+/* Reads a message to this waiter. "turn": its turn has come. "held MS": it is now the first in the
+ * queue, and the lease of the holder ends in MS milliseconds. "seen": it is one of the first few
+ * waiters, and either another of these has just asked, or it has just become one of them. */
 static void hear_call(struct redis_place *place, const char *text)
 {
     enum { HELD_LEAST_MS = 10 }; /* a shorter time could make this waiter ask over and over */
@@ -508,7 +518,8 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
     if (redis->key == NULL)
-        return; /* take() was never called: the caller looks anyway */
+        return; /* take() was never called, so there is no waiter; the caller looks at the lock
+                 * anyway */
     if (strcmp(channel, REDIS_INVALIDATE) == 0)
         hear_touch(redis, payload);
     else if (strcmp(channel, redis->place.wake) == 0)
@@ -526,8 +537,8 @@ struct call redis_listen(struct backend *backend)
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
-    /* If the server closes its connections, all waiters notice at the same moment, but must not all
-     * ask at the same moment. */
+    /* If the server closes all connections, all waiters notice this at the same moment. A random
+     * delay keeps them from asking at the same moment. */
     struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 2};
     if (astray || (listened && redis->conn.socket.fd < 0))
         place->changes = deadline_earlier(place->changes, deadline_after(random));
@@ -535,8 +546,8 @@ struct call redis_listen(struct backend *backend)
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
-        /* A Cluster may have moved the lock to another node, which does not call the waiter until
-         * the waiter has asked there. */
+        /* A Cluster may have moved the lock to another node, where the waiter is called only after
+         * it has sent a request there. */
         bool relies = callable && !place->attended && redis->url.topology != REDIS_CLUSTER &&
                       !redis_sentinel_is_unsubscribed(redis);
         place->unseen = relies && deadline_passed(place->look);

@@ -1,8 +1,10 @@
 -- Checks whether the client still holds the lock, and for how long.
 --
--- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
--- ARGV: token, take id ("": the token alone counts), the least fence of the lock (optional)
--- Returns say_ours(); {"released", ""}; {"gone" or "other", "forced USER@HOST", "ended" or ""}
+-- KEYS: lock, meta; also own and holders, unless the client checks its own exclusive lock
+-- ARGV: token, take id ("": only the token is compared), a fence to which the fence of the lock is
+--       raised if it is lower (optional)
+-- Returns the result of say_ours(), or {"released", ""}, or {"gone" or "other", reason}; the reason
+--         is "forced USER@HOST", "ended" or ""
 
 -- include common.lua holders.lua
 

@@ -6,8 +6,9 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and reply.err:find('WRONGTYPE', 1, true)
 end
 
--- A key of another type is some kind of lock of another client. It counts as '', which is never an
--- owner's token, and blocks dlock until the key is gone.
+-- If the lock's key has another type, another client uses it as some kind of lock. Its value then
+-- counts as '', which is never an owner's token, so dlock cannot take the lock until the key is
+-- gone.
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
@@ -16,13 +17,13 @@ end
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 if newer(known.format) then return newer(known.format) end
 
--- A text of format 1, as a value on one line.
+-- A text of format 1, encoded as a value on one line.
 local function encoded(text)
   return (text:gsub('%%', '%%25'):gsub('%c', '?'))
 end
 
--- Reads the record of a holder; nil: it cannot be read, or has a newer format. In format 1 it was
--- JSON.
+-- Reads the record of a holder. Returns nil if the record cannot be read or has a newer format. In
+-- format 1 a record was JSON.
 local function record_in(text)
   local record = fields_in(text)
   if text:sub(1, 1) == '{' then
@@ -64,14 +65,15 @@ local function last_holder()
   return known.holder
 end
 
--- The text of the newest line of this list of past events (past_with() in meta.lua) with this id
--- and this token; '' stands for any.
+-- Returns the text of the newest line with this id and this token in a list of past events
+-- (past_with() in meta.lua). An id or token '' matches any.
 local function past(list, id, token)
   if known[list] == nil then learn(list) end
   local lines = known[list]
   if not lines or not lines:find(id ~= '' and id or token, 1, true) then return nil end
-  -- One line at a time, ignoring a truncated last one: a pattern on the whole list would try each
-  -- byte as a start, and each way to split the rest.
+  -- The lines are read one at a time, and a truncated last line is ignored. One pattern for the
+  -- whole list would be slow, because it would try each byte as a start, and each way to split the
+  -- rest.
   for line in (lines:match('^.*\n') or ''):gmatch('[^\n]+') do
     local line_id, line_token, text = line:match('^(%S+) (%S+) ?(.*)$')
     if line_id and (id == '' or line_id == id) and (token == '' or line_token == token) then return text end

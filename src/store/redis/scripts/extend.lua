@@ -1,8 +1,8 @@
 -- Extends the lease if the client still holds the lock. A key that has lost its expiry gets a new
--- one.
+-- expiry.
 --
--- KEYS: lock, meta; and own, holders, except for an exclusive lock of the client itself
--- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
+-- KEYS: lock, meta; also own and holders, unless the client extends its own exclusive lock
+-- ARGV: token, take id, TTL from now (ms), "1" if the lease may also be shortened
 -- Returns what check.lua returns
 
 -- include common.lua holders.lua
@@ -24,7 +24,7 @@ if left < ttl or exactly then
     call('PEXPIRE', meta, whole(ttl + kept_ms(known.kept)))
   end
 end
--- Read last, so that the server reports only what happens after this script's own change.
+-- The keys are read last, so that the server reports only changes after those of this script.
 call('GET', lock)
 if record then call('GET', own) end
 return say_ours(record)

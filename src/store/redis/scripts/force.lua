@@ -2,7 +2,8 @@
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of the user who removes the lock
--- Returns state() (state.lua) from before the removal, or {"unusable", key, what is wrong with it}
+-- Returns the result of state() (state.lua) from before the removal, or {"unusable", key, what is
+--         wrong with it}
 
 -- include state.lua
 
@@ -21,7 +22,7 @@ if value then
   local shared = is_shared()
   for _, holder in ipairs(shared and list_holders() or {{token = value, record = known.owner == value and last_holder()}}) do
     local record = holder.record
-    -- state() has counted the runs whose leases have ended.
+    -- state() has already recorded the runs whose leases have ended.
     if record and (not shared or shares(record, now)) then
       if shared and not record.released or not shared and known.unended == '1' then end_run(record, '0', 'lost') end
       known.forced = past_with('forced', record.take, holder.token, by)
@@ -31,7 +32,8 @@ if value then
   local answer = cjson.encode(was)
   call('DEL', lock, holders, taken)
   value = false
-  -- The key may have outlived the last lease: then there is no lease to remove.
+  -- The lock's key may have outlived the last lease. Then no lease is removed, and `removed` keeps
+  -- its value.
   try('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
   hand_on(now, first_waiter())

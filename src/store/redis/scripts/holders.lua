@@ -1,6 +1,6 @@
--- What is known about the holders, exclusive and shared.
+-- Functions about the holders of the lock, exclusive and shared.
 
--- The rest of a pause (ms); 0: there is none.
+-- The rest of a pause (ms); 0 if there is no pause.
 local function pause_left(now)
   local ends = tonumber(known.pause_ends)
   if not ends or not (ends > now) then return 0 end
@@ -22,8 +22,8 @@ local function holder_key(token)
   return meta:sub(1, -5) .. 'holder:' .. token
 end
 
--- The record of a current or former shared holder (nil: it cannot be read), and whether the key
--- exists.
+-- Returns the record of a current or former shared holder (nil if it cannot be read), and whether
+-- the key exists.
 local function read_record(key)
   local text = try('GET', key)
   if type(text) ~= 'string' then return nil, text end
@@ -44,27 +44,28 @@ local function member_of(token, slot)
   return slot >= 0 and whole(slot) .. ' ' .. token or token
 end
 
--- The slot (nil: none) and the token of a member of the set of holders. A number beyond 9999 is no
--- slot: as the offset of a bit it could make the server allocate 512 MB.
+-- Returns the slot (nil if there is none) and the token of a member of the set of holders. A number
+-- above 9999 is not a slot, because as a bit offset it could make the server allocate 512 MB.
 local function read_member(member)
   local slot, token = member:match('^(%d%d?%d?%d?) (.+)$')
   return tonumber(slot), token or member
 end
 
--- For replies that a script cannot do without: if an ACL denies the command, the script ends with
--- that error.
+-- Returns a reply that the script cannot do without. If an ACL denies the command, the script ends
+-- with that error.
 local function allowed(reply, command)
   if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
   return reply
 end
 
--- The end of a lease, limited: other clients may write "inf", which can be neither used in
--- arithmetic nor sent.
+-- The end of a lease, limited to 2^53, because other clients may write "inf", which can be neither
+-- used in arithmetic nor sent.
 local function read_end(score)
   return math.min(tonumber(score), 9007199254740992)
 end
 
--- The member of the set whose lease ends last, and its end; nil: the set is empty.
+-- Returns the member of the set whose lease ends last, and the end of that lease; nil if the set is
+-- empty.
 local function last_to_end()
   local found = try('ZRANGE', holders, -1, -1, 'WITHSCORES')
   -- While a Cluster moves the slot, the set cannot be read after its last member has been removed.
@@ -73,28 +74,28 @@ local function last_to_end()
   return found[1], read_end(found[2])
 end
 
--- How the lock stands for this token and take id ('': take ids are not compared). In the table,
--- "meta's" is the record in meta, "own" is the record at the key of this shared holder, and
--- "released if this take was; X" stands for X if this take was not released.
+-- Returns how the lock stands for this token and take id ('': the take id is not compared).
+-- "Meta's" is the record in meta, and "own" is the record at the key of this shared holder.
+-- "Released or X" means 'released' if this take was released, and X otherwise.
 --
---   lock            record that goes with the token         standing
---   the token       meta's, of another take                 released if this take was; other
---                   meta's, of a take that was released     released
---                   meta's, of this take; or none            ours
---   shared          none, and all leases have ended         gone
---                   own, of another take                    released if this take was; other
---                   own, released and kept                  released
---                   own, or unreadable and in the set       ours
---                   own, ended; or meta's is this take's    gone
---                   none                                    released if this take was; other
---   another value   meta's is this take's, not released     other
---                   otherwise                               released if this take was; other
---   none            meta's is this take's, not released     gone
---                   otherwise                               released if this take was; gone
+--   lock's value    record                                      standing
+--   the token       meta's, of another take                     released or other
+--                   meta's, of a take that was released         released
+--                   meta's, of this take; or no record          ours
+--   shared          no record, and all leases have ended        gone
+--                   own, of another take                        released or other
+--                   own, released but kept                      released
+--                   own; or own is unreadable, but in the set   ours
+--                   own, ended; or meta's, of this take         gone
+--                   no record                                   released or other
+--   another value   meta's, of this take, not released          other
+--                   otherwise                                   released or other
+--   no value        meta's, of this take, not released          gone
+--                   otherwise                                   released or gone
 --
--- The second result: with 'ours', the record of the shared holder (nil: exclusive). With 'other'
--- and 'gone', 'forced USER@HOST' if the lease was removed by force, 'ended' if this owner had the
--- lock and did not release it, otherwise nil.
+-- With 'ours', the second result is the record of the shared holder, or nil if the lock is
+-- exclusive. With 'other' and 'gone', it is 'forced USER@HOST' if the lease was removed by force,
+-- 'ended' if this owner had the lock and did not release it, and nil otherwise.
 local function standing(token, take)
   local record, share, own_record, all_ended
   if value == token then
@@ -130,22 +131,23 @@ local function standing(token, take)
     forced_by(last and last.take or take, token) or ended and 'ended' or nil
 end
 
--- The rest of the client's lease (ms; -1: no expiry), and when it ends (server, ms; -1: never).
--- Only a shared holder's record contains an end.
+-- Returns the rest of the client's lease (ms; -1: no expiry), and when the lease ends (server, ms;
+-- -1: never). Only a shared holder's record contains an end.
 local function lease_end(record)
   local now = now_ms()
   local left = record and record.ends and tonumber(record.ends) - now or call('PTTL', lock)
   return left, left < 0 and -1 or now + left
 end
 
--- {"ours", left (ms; -1: no expiry), when it ends (server, ms; -1: never), mode, slots, slot}
+-- Returns {"ours", rest of the lease (ms; -1: no expiry), when the lease ends (server, ms; -1:
+-- never), mode, slots, slot}.
 local function say_ours(record)
   local left, ends = lease_end(record)
   if not record then return {'ours', left, ends, 'exclusive', '0', '-1'} end
   return {'ours', left, ends, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
 end
 
--- How long a shared holder's record outlives its lease, so that the next take, or a look, notices
+-- A shared holder's record outlives its lease by this time, so that the next take or look notices
 -- the lost run. It must expire, because every record has its own key and old records would pile up.
 local LOST_KEPT_MS = 86400000
 
@@ -154,18 +156,20 @@ local function write_record(record, now, left)
   call('SET', own, stored(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
--- The set outlives the lock: the holders that are still in it then have not released the lock.
+-- Keeps the set of holders for longer than the lock, so that the next take can find holders that
+-- did not release the lock.
 local function keep_holders(left)
   local ms = whole(left + math.max(LOST_KEPT_MS, left))
   call('PEXPIRE', holders, ms)
-  -- The full name, not KEYS: a script that only extends does not get this key, because the server
-  -- would watch it.
+  -- The name is formed here instead of read from KEYS, because a script that only extends the lease
+  -- does not get this key: the server would watch it.
   try('PEXPIRE', meta:sub(1, -5) .. 'slots', ms)
 end
 
 -- Makes the lock's key last at least as long as the last lease, and up to half as long again. The
--- margin keeps changes rare, because the server notifies all shared holders of each one. With
--- `exactly`, the expiry is also shortened if the key would greatly outlast the last lease.
+-- margin keeps changes of the expiry rare, because the server notifies all shared holders of each
+-- change. With `exactly`, the expiry is also shortened if the key would greatly outlast the last
+-- lease.
 local function keep(now, last, exactly)
   local left, need = call('PTTL', lock), last - now
   if left >= need and not (exactly and left > 3 * need + 1000) then return end
@@ -173,8 +177,8 @@ local function keep(now, last, exactly)
   keep_holders(need)
 end
 
--- A shared holder has left. If no unexpired lease remains, the lock is deleted at once, so that
--- waiters can be called now.
+-- Called when a shared holder has left. If no unexpired lease remains, the lock is deleted at once,
+-- so that waiters can be called now.
 local function settle(now)
   local last, ends = last_to_end()
   if last and ends > now then return keep(now, ends, true) end
@@ -183,14 +187,16 @@ local function settle(now)
   value = false
 end
 
--- How many clients gave up (skip() in take.lua) since the last success, and when that ended.
+-- Returns how many clients have given up (skip() in take.lua) since the last successful run, and
+-- when that run ended.
 local function skips_now()
   local of = string.match(known.success or '', '^%d+\t(%d+)') or ''
   local was = try('HMGET', counts, 'skips_of', 'skips')
   return not was.err and was[1] == of and was[2] or '0', of
 end
 
--- The counts are only shown to people: if one cannot be written, the operation still continues.
+-- Adds `more` to a count. The counts are only shown to people, so the script continues even if a
+-- count cannot be written.
 local function count(field, more)
   try('HINCRBY', counts, field, whole(more))
   try('PEXPIRE', counts, whole(kept_ms(known.kept)))

@@ -1,4 +1,6 @@
--- What is known about the lock: state() of state.lua. Writes nothing. KEYS: all (keys.lua)
+-- Returns what is known about the lock: the result of state() (state.lua). Writes nothing.
+--
+-- KEYS: all (store/redis/scripts/keys.lua)
 
 -- include state.lua
 

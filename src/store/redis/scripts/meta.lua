@@ -1,8 +1,8 @@
--- The contents of meta: together with keys.lua, all that a plain release needs.
+-- The contents of meta. This file and keys.lua are all that a plain release needs.
 
--- The fields that most scripts need, named one by one, because a loop takes longer than the
--- command. Scripts that need more call learn(). A history without a run is a leftover: an older
--- dlock was set to remember nothing.
+-- The fields that most scripts need. They are named one by one, because a loop would take longer
+-- than the command itself. Scripts that need more fields call learn(). A history without a run is
+-- ignored: an older dlock that was set to remember nothing left it behind.
 local found = try('HMGET', meta, 'format', 'owner', 'record', 'unended', 'fence', 'mode', 'slots', 'kept', 'pause_ends', 'spent',
   'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms', 'run', 'success', 'success_fence', 'failures', 'runs', 'history')
 local no_meta = found.err and found
@@ -28,16 +28,18 @@ end
 
 -- Past events, in lists of lines "ID TOKEN TEXT", newest first, and how many bytes of each list are
 -- kept:
---   spent      the last releases: the take, its token, when (wall clock of the holder, ms).
---              With --owner many takes have the same token, but each has its own id.
---   requests   the requests of clients without a take id, so that none is carried out twice if
---              its answer was lost: the request, the take that it released ("-": none), the answer
---   withdrawn  takes that were given up but may still arrive; there is room for some thousands,
---              because a whole crowd may give up
---   forced     leases that were removed by force: the take, its token, USER@HOST
+--   spent      the last releases: take id, token, time of the release (wall clock of the holder,
+--              ms). With --owner many takes have the same token, but each has a different id.
+--   requests   the requests of clients without a take id: request id, the take that the request
+--              released ("-": none), the reply. Because of this list, a request that is sent again
+--              after its reply was lost is not carried out twice.
+--   withdrawn  takes that were given up but may still arrive. There is room for some thousands,
+--              because very many clients may give up at once.
+--   forced     leases that were removed by force: take id, token, USER@HOST
 local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
 
--- The list with one more line. A line that is cut in two is ignored from then on.
+-- Returns the list with one more line, cut to its greatest length. A line that is cut in two is
+-- ignored from then on.
 local function past_with(list, id, token, text)
   if known[list] == nil then learn(list) end
   local line = id .. ' ' .. token .. ' ' .. text .. '\n'
@@ -51,8 +53,9 @@ local function write_meta(...)
   return reply
 end
 
--- The history with one more run: the new row as history_add() of lock/history.c writes it, and as
--- many of the older rows as fit. A host name that is cut must not end within an escape.
+-- Returns the history with one more run: the new row, in the form that history_add() of
+-- lock/history.c writes, and as many of the older rows as fit. A host name that is cut must not end
+-- within an escape.
 local function history_with(who, ended, how)
   local began, history, kept = number(who.since), known.history or '', 0
   local length = began > 0 and how ~= 'lost' and ended - began or -1
@@ -66,9 +69,9 @@ local function history_with(who, ended, how)
   return row .. history:sub(1, kept)
 end
 
--- Records the run that has ended as the last one in `known`. If several holders share a lock, the
--- run that began last may end first: then its success counts, and a later success of an older run
--- only resets the count of failures.
+-- Records in `known` that this run is the last one to have ended. If several holders share a lock,
+-- the run that began last may end first. Its success then remains the last success: a later success
+-- of an older run only resets the count of failures.
 local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
   known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')
@@ -84,7 +87,7 @@ local function end_run(who, ended, how, fence)
   end
 end
 
--- The fields of meta that hold the result of end_run(), for HSET.
+-- Returns the fields of meta that store the result of end_run(), with their values, for HSET.
 local function memory()
   if not known.run then return 'unended', '' end
   return 'unended', '', 'run', known.run, 'success', known.success or '', 'success_fence', known.success_fence or '',

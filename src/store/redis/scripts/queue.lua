@@ -3,47 +3,52 @@
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
 -- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this text;
 --          whether the waiter listens on its channel; when it last asked (ms); when its turn ends
---          (ms; 0: it was not called since it asked); what it requests; its record
+--          (ms; 0: it was not called since it asked); the mode and slots that it requests; its
+--          record
 --
--- A client that frees the lock, or finds it free, calls the first waiter on the waiter's own
--- channel ("turn"). For a while after that, no other client may take the lock. A waiter that
--- listens counts as alive as long as its channel has a subscriber, whatever a clock says: it joins
--- the queue and subscribes in one transaction. When it is called for the first time, it asks
--- without subscribing again, because it usually gets the lock then. Orders of events:
+-- A client that frees the lock, or finds it free, calls the first waiter: it sends "turn" to that
+-- waiter's channel. For a while after that, no other client may take the lock. A waiter that
+-- listens counts as alive as long as its channel has a subscriber. Clocks do not matter for this,
+-- because the waiter joins the queue and subscribes in one transaction. When a waiter is called for
+-- the first time, it asks without subscribing again, because it usually gets the lock then. Orders
+-- of events:
 --
 --   The called waiter asks -> it takes the lock -> the new first waiter is notified ("held").
---   Another client, which ignores the queue, is faster -> the called waiter is refused, and asks
---     again at once, subscribing -> its turn is over, and it keeps its place.
---   The lock is released between these two requests -> the waiter is dropped as if dead, and the
---     next one is called -> the second request puts the waiter back in its place; whichever waiter
---     asks first gets the lock.
---   A waiter becomes the first -> it asks and subscribes to touches within a second, unless it is
---     called sooner. If a client that ignores the queue touches the lock before that request:
---       it removes the lock -> the request takes the lock
---       it shortens the lease -> the request learns the new end
---       it takes the free lock -> the request is refused, and the waiter waits for the new holder
+--   Another client ignores the queue and is faster -> the called waiter is refused, asks again at
+--     once, and subscribes -> its turn is over, but it keeps its place.
+--   The lock is released between these two requests of the called waiter -> that waiter is dropped
+--     as if dead, and the next one is called -> the second request puts the waiter back in its
+--     place; whichever waiter asks first gets the lock.
+--   A waiter becomes the first -> within a second, unless it is called sooner, it asks and
+--     subscribes to touches (any changes of the lock's key). If a client that ignores the queue is
+--     faster than this request:
+--       the client removes the lock -> the request takes the lock
+--       the client shortens the lease -> the request learns the new end
+--       the client takes the free lock -> the request is refused, and the waiter waits for the new
+--         holder
 --   The called waiter is frozen, or cut off with its connection still open -> after its turn, the
---     next client that asks drops it, and calls at once all of the first NEAR waiters that come
---     before this client -> the first of these that is alive takes the lock, after one turn for
---     all -> if the dropped waiter recovers and asks, it gets its place by when it first came.
---   The first waiter is dead: its channel has no subscriber -> the next client that asks, calls or
---     notifies drops it -> and goes on to the next waiter.
+--     next client that asks drops it, and at once calls all waiters (among the first NEAR) that
+--     come before this client -> the first of these that is alive takes the lock; all of them share
+--     one turn -> if the dropped waiter recovers and asks, it gets its old place, because the queue
+--     is ordered by arrival.
+--   The first waiter is dead (its channel has no subscriber) -> the next client that asks, or that
+--     calls or notifies a waiter, drops it -> and goes on to the next waiter.
 --   The first waiter leaves, or is dropped, while the lock is held -> the new first waiter is
 --     notified, because it must listen for touches by clients that ignore the queue.
 --   A waiter that asks leaves its channel for the moment before its transaction, and is called in
 --     that moment -> it is dropped as if dead -> its transaction puts it back in its place -> the
---     waiter that was called in its stead asks, and calls it.
+--     waiter that was called instead asks, and calls the first one.
 --   The called waiter gives up -> it calls the next one.
---   A waiter has a newer format -> it counts as long as it listens, and is called -> an older
---     waiter after it is refused once the lock is free.
---   A waiter may not listen -> it counts until the time when it should have asked again.
+--   A waiter has a newer format -> it counts as long as it listens, and is called -> a waiter of an
+--     older dlock behind it is refused once the lock is free.
+--   A waiter has no right to listen -> it counts until the time when it should have asked again.
 --   No client calls, or the queue is gone (a killed holder, FLUSHALL, another server) -> each of
---     the first NEAR waiters asks unless it was notified within 2.5 s that another one has
---     ("seen"); the front ones ask first, so that usually only one does -> it calls all waiters
---     before it -> one live waiter among them is enough.
---   Others leave, so that a waiter is now among the first NEAR -> it is notified with "seen", too;
---     if it is among the first NEAR_BEFORE, with "near": an older dlock asks every 3 s from then
---     on.
+--     the first NEAR waiters asks, unless "seen" has told it within 2.5 s that another one has
+--     asked; waiters at the front ask first, so that usually only one asks -> that waiter calls all
+--     waiters before it -> one live waiter among them is enough.
+--   Other waiters leave, so that a waiter is now among the first NEAR -> it is notified with
+--     "seen", too. If it is now among the first NEAR_BEFORE, it is notified with "near", after
+--     which an older dlock asks every 3 s.
 
 local TURN_MS, REST_MS = 1500, 1000
 local POLLER_MS, KEPT_MS, NEAR, NEAR_BEFORE = 4500, 3600000, 65, 8
@@ -60,14 +65,14 @@ local function channel_of(id)
   return queue:sub(1, -6) .. 'wake:' .. id
 end
 
--- True if the server knows of no subscriber that received the message.
+-- Sends a message to a waiter. Returns true if the server knows of no subscriber that received it.
 local function tell(id, message)
   return try('PUBLISH', channel_of(id), message) == 0
 end
 
--- Removes a waiter. Returns {head}, the head of the remaining queue; nil if nothing can be written
--- (a replica, a full disk, an ACL): the waiter stays, and a caller that loops over the queue must
--- stop there.
+-- Removes a waiter. Returns {head}, where `head` is the head of the remaining queue. Returns nil if
+-- nothing can be written (a replica, a full disk, an ACL). The waiter then stays, and a caller that
+-- loops over the queue must stop there.
 local function remove(id)
   if try('ZREM', queue, id) ~= 1 then return nil end
   try('HDEL', waiters, id)
@@ -77,7 +82,7 @@ local function remove(id)
   return {head = first_waiter()}
 end
 
--- Notifies the first waiter that it is the first, and until when the lock is held.
+-- Notifies the first waiter that it is the first, and how long the lock is still held.
 local function tell_first(id)
   local left = try('PTTL', lock)
   return tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
@@ -97,21 +102,22 @@ local function write_waiter(it)
     table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
 end
 
--- A time in the future was written before the server's clock was set back, and is ignored.
+-- True if the waiter has asked in the last `within` ms. A time in the future is ignored, because it
+-- was written before the server's clock was set back.
 local function has_asked(waiter, now, within)
   return waiter.asked <= now and waiter.asked + within > now
 end
 
--- Whether the waiter is alive; true also if the server does not say. PUBLISH would also count
--- subscribers to a pattern.
+-- True if the waiter is alive, or if the server does not say. PUBLISH would be no test, because it
+-- also counts subscribers to a pattern.
 local function lives(waiter, now)
   if not waiter then return false end
   if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
   return try('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
 end
 
--- The first live waiter; {} if there is none, or if the asker is the first. Drops the dead waiters
--- before it.
+-- Returns the first live waiter, or {} if there is none or the asker comes first. Drops the dead
+-- waiters that come before.
 local function first_alive(now, asker)
   local dropped = false
   while true do
@@ -153,12 +159,13 @@ local function call_before(asker, now)
   end
 end
 
--- Calls the first live waiter if its request fits and it was not called yet. If its request does
--- not fit, the waiter must show that it is alive: it is called if another client asks and it has
--- not asked for REST_MS. If the asker finds the first waiter uncalled, or has to drop it after its
--- turn, other waiters may be frozen, too (call_before()). Returns {id, ends, newer}: id of the
--- waiter before the asker (nil: none, or unknown); when its turn ends (nil: it is not called); what
--- the script answers if the lock is free and the waiter's format is newer.
+-- Calls the first live waiter if it was not called yet and its request fits. If its request does
+-- not fit, the waiter is called only to show that it is alive: when another client asks, and the
+-- waiter has not asked for REST_MS. If the asker finds the first waiter uncalled although its
+-- request fits, or has to drop a waiter after its turn, other waiters may be frozen, too
+-- (call_before()). Returns {id, ends, newer}: `id` is the waiter before the asker (nil: none, or
+-- unknown), `ends` is when that waiter's turn ends (nil: it is not called), and `newer` is the
+-- reply of the script if the lock is free and the waiter's format is newer.
 local function call_next(now, asker)
   local dropped = false
   while true do
@@ -185,8 +192,8 @@ local function tell_head(now, id)
   if id and tell_first(id) then first_alive(now) end
 end
 
--- A client has released the lock, or left the head of the queue: calls the waiter that may now have
--- the lock, or notifies the new head, `id`.
+-- Called when a client has released the lock, or left the head of the queue. Calls the waiter that
+-- may now take the lock, or notifies the new head, `id`.
 local function hand_on(now, id)
   if value and not is_shared() then
     tell_head(now, id)
@@ -201,8 +208,8 @@ local function leave(id, now)
   if rest and first == id then hand_on(now, rest.head) end
 end
 
--- The error with which an ACL denies the command, as worded by Redis before 7, by 7.0, and by 7.2
--- and later; false for any other reply.
+-- Returns the error if an ACL has denied the command, and false for any other reply. The words are
+-- those of Redis before 7, of 7.0, and of 7.2 and later.
 local function denial(reply, command)
   local err = type(reply) == 'table' and reply.err
   for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
@@ -213,9 +220,10 @@ end
 
 -- Adds the waiter `it` to the queue, or shows that it is still waiting. `it` has the form that
 -- waiter_of() returns, without the fields that are set here. With `seen`, the other waiters near
--- the head are notified. Returns why waiters cannot be called, if that is not known yet on the
--- waiter's connection ('': they can). A client that may not call cannot be called either, because
--- the same user releases the lock; neither can a client that may not join the queue.
+-- the head are notified. Returns why waiters cannot be called, or '' if they can be called or the
+-- waiter's connection already knows the reason. A client that may not call waiters cannot be called
+-- either, because its lock is released by clients of the same user. A client that may not join the
+-- queue cannot be called either.
 local function enqueue(it, came, listens, seen, now)
   local called = listens == 'try' and try('PUBLISH', channel_of(it.id), '')
   local queued = denial(try('ZADD', queue, whole(came), it.id), 'ZADD')

@@ -1,22 +1,29 @@
 -- Releases the lock if the client still holds it: compare-and-delete.
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
--- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms), hold (how
---       much longer others must be kept out, ms; 0: not at all; "": as requested at the take),
---       "lost" if the lease ended before its command did, otherwise when the lease ends (server,
---       ms; "": the take is given up, and may never have happened), "1" if an attempt of the take
---       got no answer and may still arrive, when its run ended (wall clock, ms), how ("": nothing
---       has run), when the run began (0: as the record of the take says; the take may have been
---       long on its way), its fence (0: as the record says; in a quorum the two differ), id of the
---       request if another process acquired the lock
--- Returns {"released", "now"}, possibly followed by what could not be written; {"released", ""}:
---         the lock had already been released; {"gone" or "other", "forced USER@HOST", "late" (not
---         lost: the lease ended afterwards), "ended" or ""}
+-- ARGV: token
+--       take id ("": only the token is compared)
+--       now (wall clock of the holder, ms)
+--       how much longer other clients must be kept out (ms; 0: not at all; "": as requested at the
+--         take)
+--       "lost" if the lease ended before its command did; "" if the take is given up, and may never
+--         have happened; otherwise when the lease ends (server, ms)
+--       "1" if an attempt of the take got no reply and may still arrive
+--       when the run ended (wall clock, ms)
+--       how the run ended ("": nothing has run)
+--       when the run began (0: as in the record of the take, which is too early if the take was
+--         delayed)
+--       the fence of the run (0: as in the record; the two differ in a quorum)
+--       id of the request, if another process acquired the lock
+-- Returns {"released", "now"}, possibly followed by what could not be written; or {"released", ""}
+--         if the lock had already been released; or {"gone" or "other", reason}. The reason is
+--         "forced USER@HOST", "late" (the lease ended before the release arrived, but the lock was
+--         not lost), "ended" or "".
 --
 -- A server that refuses writes because of its state (OOM, NOREPLICAS, MISCONF, READONLY) refuses
--- the first write of a script. So the first write of a release is one that ends the script if it
--- fails, and that needs no memory: either everything is written, or nothing is, and the release is
--- sent again. A late release either writes the run or fails.
+-- the first write of a script. So the first write of a release needs no memory, and ends the script
+-- if it fails. Either everything is written, or nothing is written and the release is sent again. A
+-- late release either writes the run or fails.
 
 -- include keys.lua meta.lua
 
@@ -24,8 +31,8 @@ local token, id, wall, hold, ends = ARGV[1], ARGV[2], number(ARGV[3]), tonumber(
 local may_come, ended, result, began, fence, outside = ARGV[6] == '1', ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local given_up = not outside and ends == ''
 
--- The contents of meta are for people, except for the fence. If they cannot be written, the lock is
--- still released, and the answer says why.
+-- Except for the fence, the contents of meta are only shown to people. If they cannot be written,
+-- the lock is still released, and the reply says why.
 local unwritten
 local function written(reply)
   if type(reply) == 'table' and reply.err then unwritten = unwritten or reply.err .. ' (HSET)' end
@@ -70,15 +77,15 @@ end
 
 local holder = known.owner == token and last_holder() or nil
 
--- Returns a shared holder's record if its run has not ended, and deletes the record, because a
--- holder that joins later must not find a run without an end. Such a release is late: the lease has
--- ended, and nothing suggests that it was lost before.
+-- Returns a shared holder's record if its run has not ended, and deletes the key of the record, so
+-- that a holder that joins later does not find a run without an end. Such a release is late: the
+-- lease has ended, but nothing suggests that the lock was lost before.
 local function late_share()
   local share = own and read_record(own)
   return share and share.take == id and not share.released and call('DEL', own) and share
 end
 
--- Writes the end of the run even though the client no longer has the lock.
+-- Records the end of the run even though the client no longer has the lock.
 local function note_end(how, record, counted)
   local lost = how ~= 'released'
   local run = known.unended == '1' and holder and holder.take == id and holder
@@ -132,18 +139,18 @@ local function release_exclusive()
 end
 
 local how, record = standing(token, id)
--- With --owner the next holder may have the same token.
+-- With --owner the next holder may have the same token, so the id of the request decides.
 if outside and past('requests', outside, '') then how, record = 'released', nil end
 if given_up then
-  -- With --owner other takes have the same token: the lock belongs to one of them unless a record
-  -- shows that this take happened.
+  -- With --owner other takes may have the same token. The lock belongs to one of these unless a
+  -- record shows that this take happened.
   if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
 
 -- A take that is still on its way must not find the lock free, because no client would be left to
--- release it. A lost take is withdrawn as well: if the answer to this release is lost and the
--- release is sent again, the loss counts only once.
+-- release it. Such a take is withdrawn. A lost take is withdrawn as well, so that its loss counts
+-- only once if this release is sent again because its reply was lost.
 local counted = past('withdrawn', id, '')
 local withdraws = not no_meta and not counted and (may_come or how ~= 'ours' and how ~= 'released' and id ~= '')
 if how ~= 'ours' then
@@ -156,8 +163,8 @@ hold = hold or math.max(0, number(who.hold) - now_ms())
 if record then release_share(record) else release_exclusive() end
 note_release(who)
 if withdraws then written(note('withdrawn', id, '-', '')) end
--- The process that watches this lease must be able to learn what became of it, however often others
--- hold the lock in between.
+-- The process that watches this lease must be able to learn how the lease ended, even if others
+-- have held the lock many times since.
 if outside then written(note('requests', outside, who.take or '-', '-')) end
 if hold > 0 then tell_head(now_ms(), first_waiter()) else hand_on(now_ms(), first_waiter()) end
 return {'released', 'now', unwritten}

@@ -2,8 +2,9 @@
 -- when other holders come and go, and includes no other file. keys.lua describes the keys.
 --
 -- KEYS: lock, own
--- ARGV: take id ("": the token alone, which is in the key's name, counts)
--- Returns {"ours", left (ms), when it ends (server, ms)} or {"unclear"}: check.lua must decide
+-- ARGV: take id, or "" if only the token counts, which is part of the name of the key own
+-- Returns {"ours", rest of the lease (ms), when the lease ends (server, ms)}, or {"unclear"} if
+--         check.lua must decide
 
 local lock, own = unpack(KEYS)
 local found = redis.pcall('GET', own)

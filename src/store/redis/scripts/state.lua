@@ -1,4 +1,4 @@
--- What is known about the lock, for look.lua and force.lua: state().
+-- Defines state(), which tells look.lua and force.lua what is known about the lock.
 
 -- include common.lua holders.lua queue.lua
 
@@ -8,13 +8,14 @@ if not value and not (number(known.fence) < 9007199254740991) then return {'unus
 
 local WAITERS_SHOWN = 20
 
--- {token, left (ms; -1: no expiry), hold left (ms), record ('': unknown)}
+-- Returns {token, rest of the lease (ms; -1: no expiry), rest of the hold (ms), record ('':
+-- unknown)}.
 local function owner_state(token, left, record, now)
   local hold = record and number(record.hold) or 0
   return {token, left, whole(math.max(0, hold - now)), record and said(record) or ''}
 end
 
--- The record of a waiter. In format 1 it was a list in JSON.
+-- The record of a waiter. In format 1 the record was a list in JSON.
 local function who_of(waiter)
   if waiter.format ~= '1' then return waiter.who end
   local decoded, who = pcall(cjson.decode, waiter.who)
@@ -26,8 +27,8 @@ local function who_of(waiter)
   return lines(record)
 end
 
--- The number of live waiters (-1: unknown), and the first of them: for each its record, when it
--- came (server, ms), mode and slots.
+-- Returns the number of live waiters (-1: unknown), and for each of the first WAITERS_SHOWN of them
+-- a text: when it came (server, ms), its mode, its slots and its record.
 local function list_waiters(now)
   local ids, living, first = try('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
   if ids.err then return -1, first end
@@ -44,7 +45,7 @@ local function list_waiters(now)
   return living, first
 end
 
--- The shared holders, ordered by the ends of their leases: token, end and record.
+-- Returns the token, end and record of each shared holder, in the order in which their leases end.
 local function list_holders()
   local flat, list = allowed(try('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
   if flat.err then return list end
@@ -55,10 +56,10 @@ local function list_holders()
   return list
 end
 
--- {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last fence, last
--- owner, released (wall clock, ms), the rest of a pause (ms), by whom, why, takes, conflicts,
--- timeouts, losses, waited (ms), held (ms), failures in a row, runs and skips since the success,
--- last run, last success, history, the first waiters, owners}
+-- Returns {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last
+-- fence, last owner, released (wall clock, ms), the rest of a pause (ms), by whom, why, takes,
+-- conflicts, timeouts, losses, waited (ms), held (ms), failures in a row, runs and skips since the
+-- success, last run, last success, history, the first waiters, owners}.
 local function state(now)
   local paused = pause_left(now)
   local living, first = list_waiters(now)
@@ -71,7 +72,8 @@ local function state(now)
   local numbers = try('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(known[field], number(not numbers.err and numbers[i])) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
-  -- A lease that ended without a release was lost; the next take records that.
+  -- A run whose lease ended without a release was lost. Here it is only shown; the next take
+  -- records it.
   if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
   for _, holder in ipairs(list) do
     local record = holder.record
@@ -83,7 +85,8 @@ local function state(now)
   local owners = {}
   if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
-    -- Another client has removed the set: the key blocks others until it expires.
+    -- Another client has removed the set of holders. The lock's key still keeps other clients out
+    -- until it expires.
     if #list == 0 then owners[1] = owner_state('', call('PTTL', lock), nil, now) end
     for _, holder in ipairs(list) do
       if holder.ends > now then owners[#owners + 1] = owner_state(holder.token, holder.ends - now, holder.record, now) end

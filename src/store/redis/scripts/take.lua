@@ -1,23 +1,35 @@
 -- Takes the lock, or returns its holder.
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
--- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply), record of
---       the holder, mode, slots, hold (ms), what a refusal means ("asks": the client asks again;
---       "queues": the same, with a place in the queue; "conflict" or "timeout": it gives up), ms
---       waited, when it first came (server, us; 0: now), whether it will listen ("1", or "try": it
---       is not known yet on this connection whether its user may call waiters), how long the run is
---       remembered (ms), minimum time since the start of the last success (ms; 0: any), "1" if it
---       asks because no other waiter has reported asking for a long time, the fence that it
---       proposes (us; 0: none), "1" if the client's lease already has that fence on other servers
--- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
---   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
---     -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
---     how many earlier waiters there are (-1: not known), when the client first came, why waiters
---     cannot be called, the rest of a pause (ms), by whom, why, slots in force and taken
---     ("": another mode), history, record of the holder ('': not known)}
---   or {"done", when that success began (wall clock, ms), its host}
---   or {"unusable", key, what is wrong with it}
---   or {"newer", format}, as from any script that is given meta: nothing was changed
+-- ARGV: token
+--       TTL (ms)
+--       take id
+--       again ("1": an earlier attempt of this take got no reply)
+--       record of the holder
+--       mode
+--       slots
+--       hold (ms)
+--       what a refusal means ("asks": the client asks again; "queues": the client asks again and
+--         gets a place in the queue; "conflict" or "timeout": the client gives up)
+--       how long the client has waited (ms)
+--       when the client first came (server, us; 0: now)
+--       whether the client will listen ("0": no; "1": yes; "try": yes, but it is not known on this
+--         connection whether its user may call waiters)
+--       how long the run is remembered (ms)
+--       minimum time since the start of the last success (ms; 0: any)
+--       "1" if the client asks because no other waiter has reported a request for a long time
+--       the fence that the client proposes (us; 0: none)
+--       "1" if the client's lease already has that fence on other servers
+-- Returns one of these:
+--   {"taken", fence, rest of the lease (ms), slot (-1: none), when the lease ends (server, ms)}
+--   {"held", rest of the lease (ms; -1: no expiry), when to ask again at the latest (ms from now;
+--            -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
+--            number of earlier waiters (-1: not known), when the client first came, why waiters
+--            cannot be called, rest of a pause (ms), by whom, why, slots in force and taken ("":
+--            another mode), history, record of the holder ('': not known)}
+--   {"done", when the last success began (wall clock, ms), its host}
+--   {"unusable", key, what is wrong with it}
+--   {"newer", format}, as from any script that is given meta: nothing was changed
 
 -- include keys.lua
 
@@ -30,17 +42,17 @@ local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 
-local is_new = came <= 0 -- it has never been in the queue
+local is_new = came <= 0 -- the client has never been in the queue
 if is_new or came > now_us then came = now_us end
 
--- A fence is the server's clock, or the last fence + 1 if that is higher. So fences rise even if
--- keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53; in
--- microseconds, that lasts until 2255.
+-- A fence is the server's clock (us), or the last fence + 1 if that is higher. So fences rise even
+-- if keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53,
+-- which as a time in microseconds is in the year 2255.
 --
 -- In a quorum the client proposes a fence, so that all servers give the same one. The proposal
--- replaces the clock if it is within the last second. It is never above the clock, and a server
--- that knows no fence goes by its clock alone. So a server that was emptied gives a higher fence
--- than before. A lease that joins already has its fence.
+-- replaces the clock if it is at most a second behind the clock and not ahead of it. A server that
+-- knows no fence ignores the proposal, so a server that was emptied gives a higher fence than
+-- before. A lease that other servers have already granted (`joins`) keeps its fence.
 local function next_fence(last)
   local clock = now_us
   last = number(last)
@@ -50,8 +62,9 @@ local function next_fence(last)
   return whole(math.max(clock, last + 1))
 end
 
--- What every take writes into meta. Meta must not expire before the clock has passed the fence:
--- otherwise, if the clock was far ahead at this take, a later fence would be lower.
+-- Writes what every take writes into meta. Meta must not expire before the clock has passed the
+-- fence: otherwise, if the clock is far ahead at this take and is set back afterwards, a later
+-- fence would be lower.
 local function note_take(fence, takes, waits, run, ...)
   call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus(takes, 1),
     'waited_ms', plus(waits, waited), 'kept', remember, ...)
@@ -63,7 +76,7 @@ local function new_record()
   return wanted .. 'format ' .. whole(FORMAT) .. '\n' .. (hold > 0 and 'hold ' .. whole(now + hold) .. '\n' or '')
 end
 
--- The lock's key is written last: a failure before that leaves no lock behind.
+-- The lock's key is written last, so that a failure before that leaves no lock behind.
 local function take_exclusive(last, takes, waits, run)
   local fence, problem = next_fence(last)
   if problem then return problem end
@@ -100,13 +113,13 @@ end
 -- include common.lua holders.lua
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
--- This take was held up on its way and has been given up meanwhile: no process is left to release
--- the lock.
+-- This take was delayed on its way, and the client has given it up in the meantime, so no process
+-- is left to release the lock.
 if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
 
 -- --- refusals ---
 
--- The client gives up, and does not run its command.
+-- Records that the client gives up and does not run its command.
 local function skip()
   local skips, of = skips_now()
   if known.kept ~= '0' then try('HSET', counts, 'skips_of', of, 'skips', whole(number(skips) + 1)) end
@@ -114,8 +127,8 @@ local function skip()
   if not is_new then leave(id, now) end
 end
 
--- The answer if the job is already done: by the clocks of the hosts, the last success began less
--- than once_per ago.
+-- Returns the reply if the job is already done: by the clocks of the hosts, the last success began
+-- less than once_per ago.
 local function done()
   local began = once_per > 0 and tonumber(string.match(known.success or '', '^%d+'))
   local since = tonumber(wanted:match('\nsince (%d+)')) or 0
@@ -176,8 +189,8 @@ local function drop(members)
   if lost then try('HSET', meta, memory()) end
 end
 
--- Removes the shared holders from before the lock became free. If there are many, only the first
--- DROPPED_MOST runs are remembered.
+-- Removes the shared holders that remain from before the lock became free. If there are many, only
+-- the runs of the first DROPPED_MOST are remembered.
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   local old = allowed(try('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
@@ -185,7 +198,8 @@ local function forget_old_holders()
   if old.err or #old > 0 then call('UNLINK', holders, taken) end
 end
 
--- The lock is free, but the last exclusive holder has not released it.
+-- Called when the lock is free. If the last exclusive holder has not released it, that run was
+-- lost.
 local function end_lost_run()
   if known.unended ~= '1' or not last_holder() then return end
   end_run(last_holder(), '0', 'lost')
@@ -193,8 +207,8 @@ local function end_lost_run()
 end
 
 -- If the take whose reply was lost did happen, but its record is gone (evicted), releases the lock,
--- so that it can be taken again. Only for a token that was not chosen by a user: no other client
--- can have it.
+-- so that it can be taken again. This is done only for a token that was not chosen by a user,
+-- because no other client can have such a token.
 local function release_unrecorded()
   if not again or token ~= id then return end
   if value == token and known.owner ~= token then
@@ -207,10 +221,10 @@ end
 
 -- --- other takes ---
 
--- The answer if this is the record of the take whose reply was lost: that take did happen. Meta is
--- written again, because WAIT counts only replicas that have the last write of its own connection,
--- and the take was written on another one. If meta is gone (evicted), the mode is that of this
--- request.
+-- Returns the reply if this is the record of the take whose reply was lost, because that take did
+-- happen. Meta is written again for WAIT: it counts only replicas that have the last write of the
+-- same connection, and the take was written on another connection. If meta is gone (evicted), the
+-- mode of this request is written.
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
   local fence = record.fence or known.fence
@@ -222,7 +236,7 @@ end
 local function take_share(slot, last)
   local fence, problem = next_fence(known.fence)
   if problem then return problem end
-  if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that take is over
+  if known.owner == token then call('HDEL', meta, 'owner', 'record') end -- that exclusive take is over
   note_take(fence, known.takes, known.waited_ms, known.run)
   local is_first, ends = not value, now + ttl
   value = value or SHARED .. whole(now_us)
@@ -254,8 +268,8 @@ local function take(slot, last)
   return answer
 end
 
--- Returns {ours, ends, newer}: whether it is this client's turn; if not, when another waiter's turn
--- ends; the answer if that waiter's format is newer.
+-- Returns {ours, ends, newer}: `ours` is true if it is this client's turn. Otherwise `ends` is when
+-- another waiter's turn ends, and `newer` is the reply if that waiter's format is newer.
 local function may_go()
   local first = first_waiter()
   if not first or first == id then return {ours = true} end
@@ -265,16 +279,17 @@ end
 
 -- --- the states of the lock ---
 
--- The lowest free slot; nil: none is free, or the bitmap and the set of holders disagree.
+-- Returns the lowest free slot, or nil if none is free, or if the bitmap and the set of holders
+-- disagree.
 local function free_slot()
   if call('BITCOUNT', taken) ~= call('ZCARD', holders) then return nil end
   local slot = call('BITPOS', taken, 0)
   return slot < tonumber(slots) and slot or nil
 end
 
--- Joins the shared holders, whose mode and number of slots are in force. Each counts for as long as
--- its own lease lasts. Holders whose leases have ended leave the set, at most DROPPED_MOST in one
--- call.
+-- Joins the shared holders. The request has the mode and number of slots that are in force. Each
+-- holder counts for as long as its lease lasts. Holders whose leases have ended leave the set, at
+-- most DROPPED_MOST in one call.
 local function join(last)
   local record = share_of(own, now)
   drop(call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
@@ -291,7 +306,8 @@ local function join(last)
   return refuse(left, turn.ends and turn.ends - now or left, read_record(holder_key(holder)), mode)
 end
 
--- The answer while the lock is shared; nil if all leases have ended: the lock is free then.
+-- Returns the reply while the lock is shared, or nil if all leases have ended, because the lock is
+-- free then.
 local function ask_sharers()
   local last, ends = last_to_end()
   local answer = again and last and taken_before(share_of(own, now))
@@ -301,7 +317,7 @@ local function ask_sharers()
     value = false
     return nil
   end
-  -- All holders of a lock have one format.
+  -- All holders of a lock have the same format.
   local same = tonumber(known.format or 1) == FORMAT
   if last and same and mode == known.mode and slots == known.slots then return join(ends) end
   -- Without the set, the lock's holders are unknown.
