@@ -139,8 +139,7 @@ static void clear(const struct field *field, void *at)
         set_number(field, at, field->none);
 }
 
-/* Other programs may have written the value, so times are limited: the sum of two must not
- * overflow. */
+/* Limits times, so that the sum of two cannot overflow: another program may have written them. */
 static bool parse_number(const struct field *field, void *at, const char *value)
 {
     const int64_t century_ms = DURATION_FOREVER.ns / NS_PER_MS;
@@ -161,7 +160,7 @@ static bool parse_number(const struct field *field, void *at, const char *value)
     return true;
 }
 
-/* Leaves the time, which is a separate field, as it is. */
+/* Does not change end->ended_ms, which is a separate field. */
 static bool parse_end(struct run_end *end, const char *value)
 {
     int64_t ended_ms = end->ended_ms;
@@ -189,7 +188,7 @@ bool field_set(const struct field *field, void *object, const char *value)
     return true;
 }
 
-/* Returns the value as text, which may be in `room`; "" if the field has no value. */
+/* Returns the value as text, which may be stored in `room`; "" if the field has no value. */
 static const char *value_of(const struct field *field, const void *object, char room[RUN_END_SIZE])
 {
     const void *at = (const char *)object + field->offset;
@@ -260,8 +259,8 @@ static const struct field *named(const struct fields *fields, const char *name, 
     return NULL;
 }
 
-/* Reads an encoded value of `length` bytes. Unlike field_set(), this never truncates a text: a
- * truncated token or key would be a different one. */
+/* Reads an encoded value of `length` bytes. Unlike field_set(), this never truncates a text,
+ * because a truncated token or key would be a different one. */
 static bool read_value(const struct field *field, void *object, const char *value, size_t length)
 {
     char text[FIELD_TEXT_SIZE];

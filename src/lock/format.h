@@ -1,15 +1,16 @@
-/* The number of the format in which all stores write. In Redis: the key {K}:meta of each lock
- * K, and the records of waiters and of holders that share a lock. In files: lock files, and the
- * table beside them.
+/* The number of the format in which all stores write their data. In Redis, the data are the key
+ * {K}:meta of each lock K, the records of waiters, and the records of holders that share a lock.
+ * In files, they are the lock files and the table beside them.
  *
- * A dlock reads all formats up to its own. When it acquires a free lock, it writes in its own
- * format; older waiters are refused from then on. While the lock is held, other processes that
- * write about the holder keep the format that they find. The entry of a waiter has the waiter's
- * format. A dlock neither interprets nor changes a newer format: it refuses the lock.
+ * Each dlock reads all formats up to its own. When it acquires a free lock, it writes the data in
+ * its own format, and from then on the lock refuses waiters of an older version. While the lock is
+ * held, other processes that update the holder's data keep the format of these data. A waiter's
+ * entry is in the waiter's format. If a lock has a newer format than dlock's own, dlock refuses the
+ * lock, and neither reads nor changes the data.
  *
- * The number rises if an older dlock would misread or damage what a newer one writes. A field that
- * an older dlock may ignore needs no new number: all stores skip unknown fields, and keep the
- * unknown fields of {K}:meta and of a lock file's memory of runs.
+ * The number rises when an older dlock would misread or damage what a newer dlock writes. A new
+ * field that an older dlock may ignore does not change the number, because all stores skip unknown
+ * fields. Stores also keep unknown fields in {K}:meta and in the runs that a lock file remembers.
  *
  *   1   records in Redis are JSON
  *   2   records are lines, runs are rows (lock/fields.h), in Redis and in files */
@@ -20,11 +21,11 @@
 
 #include <stdint.h>
 
-#ifndef STORE_FORMAT /* tests also build a dlock of the next format */
+#ifndef STORE_FORMAT /* tests also build a dlock with the next format */
 #define STORE_FORMAT 2
 #endif
 
-/* Sets the message about a lock in a newer format. Returns LOCK_INVALID. */
+/* Sets the message for a lock in a newer format. Returns LOCK_INVALID. */
 enum lock_result format_newer(struct errmsg *why, int64_t format);
 
 #endif

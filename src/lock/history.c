@@ -9,8 +9,8 @@
 
 /* --- the text ------------------------------------------------------------ */
 
-/* How many bytes the first rows of the text have: at most `most` rows, and only whole rows that fit
- * into `room` bytes. */
+/* The length of the first rows of the text: at most `most` rows, all complete, that fit into `room`
+ * bytes. */
 static size_t rows_within(const char *text, int most, size_t room)
 {
     size_t length = 0;
@@ -64,7 +64,8 @@ static int shorter_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The nearest rank: the shortest length that `percent` of the sorted lengths do not exceed. */
+/* The percentile by nearest rank: the shortest length that at least `percent` % of the lengths do
+ * not exceed. */
 static int64_t ranked(const int64_t *lengths, int count, int percent)
 {
     return lengths[(count * percent + 99) / 100 - 1];

@@ -84,8 +84,8 @@ bool lease_as_good_as_over(const struct lease *lease)
     return deadline_passed(lease_warning_time(lease, lease->deadline));
 }
 
-/* True if two checks report the same end of a lease: their times are rounded, and the script reads
- * the clock twice. */
+/* True if two checks report the same end of a lease. The times may differ slightly, because they
+ * are rounded and the script reads the clock twice. */
 static bool is_same_end(int64_t a_ms, int64_t b_ms)
 {
     enum { SLACK_MS = 20 };
@@ -150,8 +150,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     holder_fill_place(holder);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
-    /* Containers and root's units have neither variable. Not getpwuid(3), which may load and ask a
-     * directory service at every run. */
+    /* Containers and root's units set neither variable. getpwuid(3) is not used, because it may ask
+     * a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')
         user = getenv("USER");
@@ -162,7 +162,7 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     text_copy(holder->command, sizeof holder->command, command != NULL ? command : stat.name);
 }
 
-/* The same numbers may mean different processes in different places. */
+/* Processes on different hosts or in different pid namespaces may have the same numbers. */
 static bool has_same_numbers(const struct holder *a, const struct holder *b)
 {
     return a->pid == b->pid && a->pid_start == b->pid_start;

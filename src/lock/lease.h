@@ -1,5 +1,5 @@
-/* A lease: a lock that we hold until a deadline. Also the request to a backend, and the holder of a
- * lock that we could not acquire. */
+/* Leases: a lease is a lock that we hold until a deadline. This file also describes a request to a
+ * backend, and the holder of a lock that we could not acquire. */
 #ifndef DLOCK_LOCK_LEASE_H
 #define DLOCK_LOCK_LEASE_H
 
@@ -19,10 +19,10 @@ enum { LEASE_MOST_DAYS = 30 };
 /* The longest --message, in bytes. */
 enum { MESSAGE_MOST = 256 };
 
-/* Room for "USER@HOST" of a struct holder. */
+/* Room for the user and host of a struct holder, as "USER@HOST". */
 enum { FORCER_SIZE = 64 + 256 };
 
-/* Until the pause ends, no process can acquire the lock; its holders keep it. */
+/* Until a pause ends, no process can acquire the lock. Its present holders keep the lock. */
 struct pause {
     struct duration left; /* 0: the lock is not paused */
     char by[FORCER_SIZE];
@@ -31,47 +31,47 @@ struct pause {
 
 enum lock_mode {
     MODE_EXCLUSIVE, /* one holder */
-    MODE_SHARED,    /* any number of holders, no exclusive one */
-    MODE_SLOTS,     /* at most a given number of holders, each in a slot of its own */
+    MODE_SHARED,    /* any number of holders, but no exclusive one */
+    MODE_SLOTS,     /* a limited number of holders, each in its own slot */
 };
 
-/* "exclusive", "shared", "slots": as in records, keys and --json. */
+/* Returns "exclusive", "shared" or "slots": the names in records, keys and --json. */
 const char *lock_mode_name(enum lock_mode mode);
 
-/* The mode of this name; false if there is none. */
+/* Sets *mode to the mode with this name. False if there is no such mode. */
 bool lock_mode_parse(const char *name, enum lock_mode *mode);
 
 enum refusal {
     REFUSED_HELD,   /* the lock is held, or --hold-at-least still keeps others out */
     REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
-    REFUSED_DONE,   /* a run succeeded within once_per: since_wall_ms and host are that run's */
+    REFUSED_DONE,   /* a run succeeded within once_per; since_wall_ms and host are from that run */
 };
 
-/* The holder of a lock, for people to read and for records. All text in it is foreign if it comes
- * from a server or a file. */
+/* The holder of a lock, as stored in records and shown to people. If it was read from a server or a
+ * file, do not trust its text. */
 struct holder {
-    bool known;    /* false: another client's lock, with no details */
+    bool known;    /* false: another client holds the lock, and no details are known */
     bool expires;  /* true if `left` is known */
     bool shares;   /* the mode is not MODE_EXCLUSIVE: the lock may have several holders */
-    bool detached; /* no process holds it: --acquire */
-    bool kept;     /* released, or its holder has ended: only --hold-at-least keeps others out */
+    bool detached; /* acquired with --acquire: no process holds the lock */
+    bool kept;     /* released, or the holder has ended: only --hold-at-least keeps others out */
     enum refusal refusal;   /* why a request for the lock was refused */
     int ahead;              /* number of earlier waiters; -1: unknown */
-    int slots, slots_taken; /* slots in all, and held; 0: the mode is not MODE_SLOTS */
+    int slots, slots_taken; /* total and held slots; 0 unless the mode is MODE_SLOTS */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
-    int64_t pid_start; /* field 22 of /proc/PID/stat: a later process with this pid has another */
+    int64_t pid_start; /* from /proc/PID/stat; a later process with this pid has another start */
     int64_t pid_space; /* proc_pid_space() of the process that reported the pid; 0: unknown */
-    char take_id[TOKEN_SIZE]; /* of the take that acquired the lock; "": unknown */
+    char take_id[TOKEN_SIZE]; /* id of the request that acquired the lock; "": unknown */
     char host[256];
     char boot_id[40];
     char user[64];
     char command[128]; /* the command's argv[0] */
     char message[MESSAGE_MOST + 1];
-    /* Of the lock, whether or not it has a holder: */
+    /* These belong to the lock, whether or not it has a holder: */
     struct pause pause;
-    struct typical typical; /* set if a request for the lock is refused */
+    struct typical typical; /* how long runs usually take; set if a request is refused */
 };
 
 /* The request to a backend. The strings belong to the caller and live as long as the backend
@@ -80,22 +80,22 @@ struct lock_request {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* unique to this run, while the token may be one that the user chose */
+    const char *take_id; /* unique to this run; users may choose a token, so it may be reused */
     struct duration ttl;
-    /* For a server that joins a lease which other servers have granted: the end of that lease,
-     * which also limits the TTL that is sent. 0: a new lease. */
+    /* If other servers of a quorum have already granted this lease: the end of the lease, which
+     * also limits the TTL that is sent. 0: a new lease. */
     struct deadline end;
-    struct duration hold_at_least; /* keeps others out this long, even after a release */
-    struct duration once_per; /* refuse if the last success began less than this ago; 0: never */
-    struct duration remember; /* how long the run is remembered; 0: not at all */
+    struct duration hold_at_least; /* how long others are kept out, even after a release */
+    struct duration once_per;      /* refuse if the last success began within this time; 0: never */
+    struct duration remember;      /* how long to remember the run; 0: not at all */
     enum lock_mode mode;
-    int slots;              /* of MODE_SLOTS */
-    bool detached;          /* no process of ours stays to hold the lock (--acquire) */
-    bool waits;             /* if refused, the caller asks again and is in the queue */
-    bool attended;          /* a user is watching: what dlock shows of the holder should be fresh */
-    bool last;              /* the caller gives up if refused: counted as conflict or timeout */
-    struct duration waited; /* so far */
-    int64_t fence; /* proposed by a quorum: with `end`, the fence that the lease has; 0: none */
+    int slots;     /* number of slots, for MODE_SLOTS */
+    bool detached; /* no process stays to hold the lock (--acquire) */
+    bool waits;    /* if refused, the caller stays in the queue and asks again */
+    bool attended; /* a user is watching, so the displayed holder should be up to date */
+    bool last; /* the caller gives up if refused; the store then counts a conflict or a timeout */
+    struct duration waited; /* how long the caller has waited so far */
+    int64_t fence; /* with `end`: the lease's fencing token; else: proposed by a quorum, or 0 */
     struct holder self;
 };
 
@@ -103,97 +103,98 @@ struct lease {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* "": unknown; the token alone shows that the lock is ours */
-    bool outside;        /* another process acquired it, so its mode and hold are unknown here */
+    const char *take_id; /* "": unknown, so only the token shows that the lock is ours */
+    bool outside;        /* another process acquired the lock: its mode and hold are unknown */
     enum lock_mode mode;
-    int slots; /* of MODE_SLOTS */
+    int slots; /* number of slots, for MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
-    struct duration set;   /* length as last set: the TTL, or what another client changed it to */
-    int64_t fence;         /* rises with every take of the lock */
-    struct deadline taken; /* before the take was sent */
-    struct deadline deadline; /* from then on we do not hold the lock */
-    struct deadline granted;  /* as last set; `deadline` is sooner if the store's clock is ahead */
-    int64_t end_ms;           /* the end as last set, on the store's clock; 0: unknown */
-    struct deadline hold; /* --hold-at-least keeps others out until then; in the past: no hold */
-    int64_t began_ms; /* wall clock: when we learned that we had acquired it; the run starts then */
-    bool lost;        /* ended or lost before the command ended: counted at the release */
-    struct duration remember; /* as requested */
-    struct run_end end;       /* how its run ended: remembered at the release */
+    struct duration set;   /* current length: the TTL, or the length that another client has set */
+    int64_t fence;         /* fencing token; rises each time the lock is acquired */
+    struct deadline taken; /* just before the request was sent */
+    struct deadline deadline; /* from this time on, we do not hold the lock */
+    /* The deadline as last set. `deadline` is earlier if the store's clock was set forward. */
+    struct deadline granted;
+    int64_t end_ms;       /* end of the lease by the store's clock, as last set; 0: unknown */
+    struct deadline hold; /* how long --hold-at-least keeps others out; in the past: no hold */
+    int64_t began_ms;     /* start of the run (wall clock): when we learned that we had the lock */
+    bool lost; /* the lease ended or was lost before the command ended; counted at the release */
+    struct duration remember; /* how long the store remembers the run */
+    struct run_end end;       /* how the run ended; stored at the release */
 };
 
-/* By how much a lease is shortened at its end, because no two clocks run at the same rate: 1 % of
- * the TTL, at least 2 ms, at most 1 s. (Compare Redlock's validity time: redis.io, "Distributed
+/* The time that is cut off the end of a lease, because no two clocks run at the same rate: 1 % of
+ * the TTL, at least 2 ms and at most 1 s. (Compare Redlock's validity time: redis.io, "Distributed
  * Locks with Redis".) */
 struct duration lease_drift(struct duration ttl);
 
 /* Starts the lease of a lock that was just acquired. The lease counts from `before`, the moment
- * before the take was sent. Its hold and its run count from now, because the request may have taken
- * a long time. */
+ * before the request was sent. The hold (--hold-at-least) and the run count from now, because the
+ * request may have taken a long time. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
 
 /* How long before the end of a lease the command is asked to stop: `given`, the value of --grace,
- * or, if that is negative, a tenth of the lease as last set, at most 10 s. */
+ * or, if that is negative, a tenth of `set` (the length of the lease), but at most 10 s. */
 struct duration lease_grace(struct duration set, struct duration given);
 
-/* True if `set` is about the TTL with which the lease was acquired. It need not be equal: a check
- * that came late reports an extension as shorter. */
+/* True if `set` is close to the TTL with which the lease was acquired. The two may differ slightly,
+ * because a late check reports an extension as shorter. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
 struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline);
 
-/* True if only the last tenth or less is left: too little to start a command with. */
+/* True if a tenth of the lease or less is left, which is too little to start a command. */
 bool lease_as_good_as_over(const struct lease *lease);
 
 /* Adopts what a check of the lease reported. The check was sent at `before` and answered at
- * `after`; the store keeps the lock `left` longer, until end_ms on its own clock.
+ * `after`. The store keeps the lock for `left`, until end_ms by the store's clock.
  *
- *   end_ms has changed   the lease was set to another length, which is adopted
- *   end_ms is the same   the lease was not set; if `left` differs, the store's clock was set:
- *     `left` is more       the deadline stays
- *     `left` is less       the store keeps the lock no longer than that, so the deadline is
- *                          sooner, until the clock is set back */
+ *   end_ms has changed   the lease was given another length, which we adopt
+ *   end_ms is the same   the length is the same; if `left` differs, the store's clock was set:
+ *     `left` is more       the deadline stays the same
+ *     `left` is less       the store will drop the lock earlier, so the deadline is earlier
+ *                          until the store's clock is set back */
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
                  struct duration left, int64_t end_ms);
 
-/* The store, asked at `before`, has promised to keep the lock for at least `least`. */
+/* Notes that the store, asked at `before`, has promised to keep the lock for at least `least`. */
 void lease_extend(struct lease *lease, struct deadline before, struct duration least);
 
 /* Lets the lease end no later than `end`. */
 void lease_cut(struct lease *lease, struct deadline end);
 
-/* The first moment at which the holder's lease and the lock's pause are both over; DEADLINE_NEVER:
- * unknown. */
+/* When the holder's lease and the lock's pause have both ended; DEADLINE_NEVER: unknown. */
 struct deadline holder_end(const struct holder *holder);
 
-/* Fills in host, boot id, pid and its start time, user and command name (NULL: the process's name).
- * pid 0 is this process. Whatever cannot be found stays empty, because it is only displayed. */
+/* Fills in the host, boot id, pid, start time, user and command name (NULL: the name of the
+ * process). pid 0 means this process. A value that cannot be found stays empty, because it is only
+ * displayed. */
 void holder_fill(struct holder *holder, pid_t pid, const char *command);
 
-/* Fills in what gives the holder's pid a meaning: this boot, and our pid namespace. */
+/* Fills in the boot id and the pid namespace, without which the pid means nothing. */
 void holder_fill_place(struct holder *holder);
 
-/* True if the holder's pid means the same to us as to the holder: both are of one boot and one pid
- * namespace. Containers share the boot, dlock is pid 1 in many, and two processes that start within
- * 10 ms have the same start time. False if boot or namespace is unknown, in the record or on this
- * host. A process that wrongly takes the holder for another process merely waits. A process that
- * wrongly takes the holder for itself runs without the lock. */
+/* True if the holder's pid means the same process to us: we have the same boot and the same pid
+ * namespace as the holder. The boot alone is not enough, because containers share it, dlock is pid
+ * 1 in many of them, and two processes that start within 10 ms get the same start time. False if
+ * the boot or the namespace is unknown, in the record or on this host. With a wrong "false", a
+ * process merely waits. With a wrong "true", a process could take the holder for itself, and run
+ * without the lock. */
 bool holder_is_near(const struct holder *holder, const struct holder *self);
 
 /* Whether the holder's process is alive. */
 enum process_life holder_life(const struct holder *holder);
 
-/* Like holder_life(), but PROCESS_UNKNOWN unless the holder's process must still release the
- * lock. */
+/* Like holder_life(), but PROCESS_UNKNOWN if no process still has to release the lock. */
 enum process_life holder_life_held(const struct holder *holder);
 
 /* True if the holder is the process `self`. */
 bool holder_is_process(const struct holder *holder, const struct holder *self);
 
-/* True if two stores report the same holder, even with little detail. The times of acquisition may
- * differ by the time between the holder's two requests. */
+/* True if two stores report the same holder. The times of acquisition are not compared, because the
+ * holder's requests reached the stores at different times. */
 bool holder_is_same(const struct holder *a, const struct holder *b);
 
 #endif

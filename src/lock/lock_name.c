@@ -39,8 +39,9 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name
     snprintf(key, LOCK_KEY_SIZE, "%s%s", prefix, name);
 }
 
-/* Finds the first '{' and the text up to the next '}': Redis Cluster computes the slot from what is
- * between them, unless that is empty. Returns the length with the braces; 0: no tag. */
+/* Finds the hash tag: the first '{', the next '}', and the text between them, from which Redis
+ * Cluster computes the slot. Returns the length with the braces, or 0 if there is no tag or it is
+ * empty. */
 static size_t hash_tag(const char *key, const char **tag)
 {
     const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
@@ -74,8 +75,8 @@ void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)
     char digest_text[UUID_STR_LEN];
     uuid_generate_sha1(digest, *uuid_get_template("oid"), key, strlen(key));
     uuid_unparse_lower(digest, digest_text);
-    /* Cuts the name only between characters, so that the name stays UTF-8, and never within an
-     * escape. */
+    /* Cuts only between characters, so that the name stays valid UTF-8, and never within an escape
+     * (%XX). */
     size_t head = LOCK_FILE_NAME_SIZE - sizeof suffix - UUID_STR_LEN - strlen(dot);
     while (head > 0 && ((unsigned char)coded[head] & 0xC0) == 0x80)
         head--;

@@ -1,4 +1,4 @@
-/* The valid names of locks, and the key and file name made of them; owner tokens. */
+/* Names of locks, the keys and file names made from them, and owner tokens. */
 #ifndef DLOCK_LOCK_LOCK_NAME_H
 #define DLOCK_LOCK_LOCK_NAME_H
 
@@ -9,22 +9,23 @@
 #include <stddef.h>
 
 enum {
-    LOCK_NAME_MAX = 1024, /* bytes; also the maximum of a prefix */
+    LOCK_NAME_MAX = 1024, /* in bytes; also the longest prefix */
     LOCK_KEY_SIZE = 2 * LOCK_NAME_MAX + 16,
 };
 
-/* True if the name is 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false
- * with *why set, a text that starts with `what` ("the lock name"). */
+/* True if the name is 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false,
+ * and *why is a text that starts with `what` (such as "the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
-/* Makes the key: PREFIX + NAME. The key has room for both, because they have passed
- * lock_name_valid() (the prefix may be empty). */
+/* Sets key to PREFIX followed by NAME. Both fit, because both have passed lock_name_valid() (but
+ * the prefix may be empty). */
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
-/* The key of the lock's companion `part` ("meta"), which Redis Cluster puts into the same slot:
- * {KEY}:part, or TAGKEY:part if KEY already has a hash tag. The companion begins with a brace,
- * which no key does unless its prefix does. (Redis Cluster specification, "Hash tags". If a key has
- * a '}' but no tag, its companion is in another slot, which matters to Cluster only.) */
+/* Makes the key of the lock's companion `part` (such as "meta"): {KEY}:PART, or {TAG}KEY:PART if
+ * KEY contains the hash tag {TAG}. Redis Cluster puts KEY and its companion into the same slot. (If
+ * KEY contains a '}' but no tag, the slots differ, which matters only in a Cluster. See "Hash tags"
+ * in the Redis Cluster specification.) A companion begins with a brace; a lock's key does so only
+ * if its prefix does. */
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
 /* The name of the lock's file: the key percent-encoded, plus ".lock". If that is too long for a
@@ -48,13 +49,13 @@ bool lock_name_is_digest(const char *text);
 
 /* --- owner tokens: the proof that a lock is ours --------------------------- */
 
-#define TOKEN_SIZE 257 /* with the NUL; a user's own token may be longer than a UUID */
+#define TOKEN_SIZE 257 /* including the NUL; a token that a user chose may be longer than a UUID */
 
 /* Writes a fresh UUID v4 (RFC 4122), from the kernel's random numbers. */
 void token_make(char token[TOKEN_SIZE]);
 
-/* True if a token of the user's own is valid: 1 to 256 printable ASCII characters, without spaces,
- * because spaces separate tokens in DLOCK_HELD. */
+/* True if a token that a user chose is valid: 1 to 256 printable ASCII characters without spaces,
+ * because spaces separate the tokens in DLOCK_HELD. */
 bool token_valid(const char *token, struct errmsg *why);
 
 #endif

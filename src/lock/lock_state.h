@@ -1,5 +1,5 @@
-/* The state of a lock as its store knows it, for --status, --list and --force-release. All text in
- * it comes from others. */
+/* The state of a lock as its store knows it, for --status, --list and --force-release. Do not trust
+ * the text in it, which other processes wrote. */
 #ifndef DLOCK_LOCK_LOCK_STATE_H
 #define DLOCK_LOCK_LOCK_STATE_H
 
@@ -14,31 +14,32 @@
 /* One of the holders of a lock. */
 struct lock_owner {
     char token[TOKEN_SIZE];
-    struct holder holder; /* known: false for another client's lock */
+    struct holder holder; /* `known` is false for another client's lock */
     int64_t fence;        /* 0: unknown */
     int slot;             /* -1: none */
-    struct duration ttl;  /* as set by the take; 0: unknown */
+    struct duration ttl;  /* TTL when the lock was acquired; 0: unknown */
     struct duration hold_left;
 };
 
-/* Counted for as long as the store keeps them: on Redis, until 30 days after the last take. */
+/* Counters of a lock, for as long as the store keeps them. Redis drops them 30 days after the lock
+ * was last acquired. */
 struct lock_counts {
     int64_t takes;     /* how often the lock was acquired */
     int64_t conflicts; /* not acquired: the lock was held, and the caller did not wait */
     int64_t timeouts;  /* not acquired: the lock was held until the end of the caller's wait */
     int64_t losses;    /* a holder found that it had lost the lock */
-    int64_t waited_ms; /* by all waiters */
-    int64_t held_ms;   /* by all holders that have released the lock */
+    int64_t waited_ms; /* total time that waiters have waited */
+    int64_t held_ms;   /* total time that the lock was held, counted at each release */
 };
 
-/* A waiter. At most WAITERS_SHOWN of them are known. */
+/* The most waiters that a store reports. */
 enum { WAITERS_SHOWN = 20 };
 
 struct lock_waiter {
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
     enum lock_mode mode;
-    int slots; /* of MODE_SLOTS */
+    int slots; /* number of slots, for MODE_SLOTS */
     char host[256];
     char user[64];
     char message[MESSAGE_MOST + 1];
@@ -46,25 +47,25 @@ struct lock_waiter {
 
 struct lock_state {
     char key[LOCK_KEY_SIZE];
-    bool unusable; /* its keys are another program's: nothing else is known */
-    int64_t newer; /* the format, if it is newer than ours: nothing else is known; otherwise 0 */
+    bool unusable; /* another program uses the lock's keys; nothing else is known */
+    int64_t newer; /* the format, if newer than ours: nothing else is known; otherwise 0 */
     bool locked;
-    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if free, or held by another client */
-    int slots;                 /* of MODE_SLOTS, otherwise 0 */
+    enum lock_mode mode;       /* current mode; MODE_EXCLUSIVE if free, or held by another client */
+    int slots;                 /* number of slots, for MODE_SLOTS; otherwise 0 */
     int waiters;               /* processes that wait for the lock; -1: unknown */
-    struct lock_waiter *queue; /* the first waiters in order, as far as the store knows them */
+    struct lock_waiter *queue; /* the first waiters that the store knows, in order */
     size_t queue_count;
     struct pause pause;
     struct lock_owner *owners; /* none if the lock is free */
     size_t owner_count;
-    int64_t last_fence;       /* fence of the last take; 0: unknown */
+    int64_t last_fence;       /* fencing token of the last holder; 0: unknown */
     int64_t released_wall_ms; /* time of the last release; 0: unknown */
     char last_owner[TOKEN_SIZE];
     struct lock_counts counts;
     struct run_memory memory; /* a run whose lease has ended without a release counts as lost */
 };
 
-/* The caller of --force-release or --pause, as "USER@HOST". */
+/* Writes the caller of --force-release or --pause, as "USER@HOST". */
 void lock_forcer(char text[FORCER_SIZE]);
 
 /* Sets the message that `by` ("USER@HOST") took the lock away. */
@@ -76,28 +77,28 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what the state points to, and resets the state. */
 void lock_state_free(struct lock_state *state);
 
-/* For lists, which also show locks that cannot be used or have a newer format: turns the failure of
- * a look at such a lock into LOCK_OK. */
+/* Lists also show locks that cannot be used or have a newer format. So this returns LOCK_OK if a
+ * look at such a lock failed (`looked` is LOCK_INVALID). Otherwise returns `looked`. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 
-/* Which locks to list, and the function that gets them. */
+/* Which locks to list, and the function that is called for each. */
 struct listing {
-    const char *prefix;  /* of the keys */
-    const char *pattern; /* a glob(7) that the rest of the key matches; NULL: anything */
+    const char *prefix;  /* the beginning of the keys */
+    const char *pattern; /* glob(7) pattern for the rest of the key; NULL: any */
     bool all;            /* also free locks that remember a run */
-    bool (*visit)(void *data, const struct lock_state *); /* per lock; false: no further lock */
+    bool (*visit)(void *data, const struct lock_state *); /* returns false to stop the list */
     void *data;
 };
 
-/* True if a list shows the lock: it is held or paused, or its format is newer; or, with `all`, it
- * remembers a run. */
+/* True if a list shows the lock: if it is held or paused, if it has a newer format, or, with `all`,
+ * if it remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token);
 
-/* The keys of locks that a search has found, before dlock looks at each. */
+/* The keys of the locks that a search has found. */
 
 struct key_list {
     char **keys;

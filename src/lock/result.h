@@ -1,5 +1,5 @@
-/* The result of a request to a lock store, or to something that a store needs, sorted by what the
- * caller can do about it. The text for people is in the struct errmsg beside it. */
+/* Results of requests to a lock store, or to something that a store needs. There is one result for
+ * each way in which the caller can react. A struct errmsg has the text for people. */
 #ifndef DLOCK_LOCK_RESULT_H
 #define DLOCK_LOCK_RESULT_H
 
@@ -10,18 +10,18 @@
 #include <stdbool.h>
 
 enum lock_result {
-    LOCK_OK,       /* done: acquired, still ours, released */
-    LOCK_HELD,     /* another process holds it: wait or give up */
-    LOCK_GONE,     /* it is no longer ours: it has no holder */
-    LOCK_FOREIGN,  /* it is not ours: it is held under another token */
-    LOCK_RELEASED, /* it was ours, and was released with its own token */
-    LOCK_ENDED,    /* it is no longer ours: its lease ended before a release reached the service */
+    LOCK_OK,          /* done: acquired, still ours, released */
+    LOCK_HELD,        /* another process holds the lock: wait or give up */
+    LOCK_GONE,        /* the lock is no longer ours, and has no holder */
+    LOCK_FOREIGN,     /* the lock is not ours: it is held under another token */
+    LOCK_RELEASED,    /* the lock was ours, and was released with its owner token */
+    LOCK_ENDED,       /* our lease ended before the release reached the service */
     LOCK_UNAVAILABLE, /* the service gave no usable answer: try again */
     LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
     LOCK_INVALID,     /* the configuration cannot be used */
     LOCK_CANT_CREATE, /* the lock file cannot be created */
-    LOCK_CANCELLED,   /* the caller's own cancel descriptor became readable */
-    LOCK_SYSTEM,      /* out of memory, descriptors, ... */
+    LOCK_CANCELLED,   /* the caller cancelled the request (its cancel descriptor became readable) */
+    LOCK_SYSTEM,      /* out of memory, out of file descriptors, ... */
 };
 
 /* True if a lock that we held was taken away from us, or has expired. */
@@ -71,8 +71,8 @@ static inline enum lock_result file_error_result(int error)
     }
 }
 
-/* The result if secret_read() fails with this errno: the file may not be read, or cannot be
- * used. */
+/* The result if secret_read() fails with this errno: LOCK_REFUSED if dlock has no permission to
+ * read the file, otherwise LOCK_INVALID. */
 static inline enum lock_result secret_error_result(int error)
 {
     return error == EACCES || error == EPERM ? LOCK_REFUSED : LOCK_INVALID;

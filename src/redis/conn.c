@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 enum {
-    REPLY_MOST_BYTES = 1 << 24, /* in one call: ten thousand holders need 4 MB */
+    REPLY_MOST_BYTES = 1 << 24, /* per call; ten thousand holders need 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
 };
 
@@ -134,8 +134,8 @@ static void deliver(const struct redis_conn *conn, redisReply *message)
     freeReplyObject(message);
 }
 
-/* Looks for a complete reply in the bytes read: LOCK_OK with *reply set; NULL: there is none yet.
- * Handles the messages before that reply. */
+/* Takes the next complete reply from the bytes that were read, and delivers the messages before it.
+ * LOCK_OK with *reply set, or with NULL if no reply is complete yet. */
 static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct errmsg *why)
 {
     for (;;) {
@@ -210,8 +210,9 @@ static bool queue_greeting(struct redis_conn *conn)
     return queued;
 }
 
-/* A lookup that hangs leaves a thread running (redis/socket.c). So if addresses are known, dlock
- * gives a lookup less time; after a lookup that hung, it uses the known addresses for a while. */
+/* A lookup that hangs leaves a thread running (redis/socket.c). So if dlock already knows
+ * addresses, it gives the lookup less time. After a lookup that hung, dlock uses the known
+ * addresses for a while. */
 static enum lock_result find_addresses(struct redis_conn *conn, struct bound bound,
                                        struct errmsg *why)
 {
@@ -234,8 +235,7 @@ static enum lock_result find_addresses(struct redis_conn *conn, struct bound bou
     return known && result != LOCK_CANCELLED ? LOCK_OK : result;
 }
 
-/* For a new connection: forgets what was known about the last one, except the refusal that ended
- * it. */
+/* Forgets what was known about the last connection, except the refusal that ended it. */
 static void forget_listening(struct redis_listening *listening)
 {
     bool keeps = listening->spoilt;
@@ -249,7 +249,7 @@ static void forget_listening(struct redis_listening *listening)
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(conn); /* an unexpected reply must not pass for the next one */
+        redis_conn_read_messages(conn); /* a stray reply must not be taken for the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
 
@@ -293,7 +293,7 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
                                                   : "not a master");
 }
 
-/* A server or an ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
+/* It does not matter if CLIENT SETNAME is refused: the name is only for CLIENT LIST. */
 static enum lock_result judge_greeting(struct redis_conn *conn, enum redis_greeting greeting,
                                        const redisReply *reply, struct errmsg *why)
 {
@@ -304,9 +304,9 @@ static enum lock_result judge_greeting(struct redis_conn *conn, enum redis_greet
     return reply->type == REDIS_REPLY_STATUS ? LOCK_OK : redis_conn_nonsense(conn, why);
 }
 
-/* An error that a server sends in answer to the very first command, before it closes the
- * connection, because it does not accept this client at all: "ERR max number of clients reached",
- * "DENIED Redis is running in protected mode ...". */
+/* A server that does not accept this client at all answers the first command with an error, and
+ * then closes the connection: "ERR max number of clients reached", "DENIED Redis is running in
+ * protected mode ...". */
 struct dismissal {
     enum lock_result result; /* LOCK_OK: there was no such error */
     struct errmsg why;
@@ -320,9 +320,9 @@ static void note_dismissal(struct dismissal *dismissal, const char *error)
         dismissal->result = result;
 }
 
-/* Reads all replies to the greeting, so that the reply to the command is the next one even if the
- * greeting was refused. The first refusal counts. A proxy may hang up at the greeting because of
- * CLIENT SETNAME, so the next greeting omits it. */
+/* Reads all replies to the greeting, so that the next reply answers the command even if the
+ * greeting was refused. Returns the first refusal. If the server hangs up, the next greeting omits
+ * CLIENT SETNAME, because some proxies do not accept that command. */
 static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal,
                                           struct bound bound, struct errmsg *why)
 {
@@ -370,7 +370,7 @@ static enum lock_result send_commands(struct redis_conn *conn, const struct redi
     return result;
 }
 
-/* After an error, *got replies have been read. */
+/* Sets *got to the number of replies read, even after a failure. */
 static enum lock_result receive_replies(struct redis_conn *conn, redisReply **replies, int count,
                                         int *got, struct bound bound, struct errmsg *why)
 {

@@ -1,10 +1,9 @@
-/* One connection to a Redis server: greeting, calls, messages; a deadline on every wait.
- * hiredis formats the commands and parses the replies; redis/socket.c moves the bytes,
- * because hiredis 0.14 does not let its users replace that part.
+/* One connection to a Redis server: its greeting, its calls and its messages. Every wait has a
+ * deadline. hiredis formats the commands and parses the replies. redis/socket.c sends and receives
+ * the bytes, because hiredis 0.14 does not let a program replace hiredis's own I/O.
  *
- * A connection is used by one thread at a time: by the main thread until the command runs,
- * by the watch thread while the command runs (run/watch.c), by the main thread again for the
- * release. */
+ * Only one thread at a time uses a connection: the main thread until the command runs, the watch
+ * thread (run/watch.c) while the command runs, and the main thread again for the release. */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
 
@@ -22,11 +21,11 @@ struct redis_command {
 
 void redis_command_add(struct redis_command *command, const char *word);
 
-/* Makes a command of the words before the first NULL. */
+/* Makes a command from the words before the first NULL. */
 struct redis_command redis_command_of(const char *const *words);
 #define redis_words(...) redis_command_of((const char *const[]){__VA_ARGS__, NULL})
 
-/* A message that the server sends on a channel. */
+/* Called for each message that the server sends on a channel. */
 typedef void redis_message(void *data, const char *channel, const redisReply *payload);
 
 /* What dlock sends first on a new connection, in this order. */
@@ -35,15 +34,15 @@ enum redis_greeting { GREETING_AUTH, GREETING_SELECT, GREETING_ROLE, GREETING_NA
 /* The notifications that a call subscribes to. */
 struct redis_channels {
     bool touches;     /* other clients' writes to the keys that the script reads */
-    const char *wake; /* our own channel; NULL: none */
+    const char *wake; /* the channel on which we are told that it is our turn; NULL: none */
 };
 
 /* What is known about notifications on the current connection. */
 struct redis_listening {
-    long long id;                   /* the server's id of the connection; 0: not known */
+    long long id;                   /* id of the connection on the server; 0: not known */
     bool on;                        /* CLIENT TRACKING was accepted */
-    struct redis_channels channels; /* subscribed to: no script runs before UNSUBSCRIBE */
-    bool no_touches, no_wake;       /* the server refused to send these */
+    struct redis_channels channels; /* subscriptions; no script can run before UNSUBSCRIBE */
+    bool no_touches, no_wake;       /* the server refused these notifications */
     struct errmsg why_touches, why_wake;
     int broken;  /* how many connections in a row ended while subscribing */
     bool spoilt; /* a refusal ended this connection, and would end the next one as well */
@@ -52,116 +51,122 @@ struct redis_listening {
 struct redis_conn {
     const struct redis_url *url;
     const struct redis_settings *settings;
-    struct redis_endpoint at;  /* the target of the connection; set with redis_conn_go_to() */
+    struct redis_endpoint at;  /* the server to connect to; set with redis_conn_go_to() */
     bool masters_only;         /* refuse a server that is not the master */
     redis_message *on_message; /* NULL: messages are dropped */
     void *message_data;
 
     struct addresses addresses; /* of the host name, from the last lookup */
-    struct deadline look_up;    /* no lookup before this time */
+    struct deadline look_up;    /* no new lookup before this time */
     struct redis_socket socket;
     unsigned serial; /* rises with each attempt to connect */
 
     char *out; /* the bytes to send */
     size_t out_used, out_size;
     redisReader *reader;
-    struct redis_limits limits; /* of the reader */
-    size_t received;            /* bytes in this call, then those of an incomplete message */
+    struct redis_limits limits; /* limits of the reader */
+    size_t received; /* bytes received in this call; after it, bytes of an incomplete message */
 
     enum redis_greeting greetings[GREETINGS]; /* sent, but not answered yet */
     int greeting_count;
-    bool nameless;        /* CLIENT SETNAME is left out: the server hung up at a greeting */
+    bool nameless;        /* omit CLIENT SETNAME, because the server hung up at a greeting */
     bool greeting_failed; /* a greeting was refused: the login, database or role is wrong */
     bool sent;            /* whether the last call may have reached the server */
-    bool asking;          /* ASKING precedes each script: the slot is moving to this Cluster node */
-    /* Rises when the next connection will omit something that the server did not accept, so that it
-     * is worth connecting again at once. */
+    bool asking; /* send ASKING before each script: the slot is moving to this Cluster node */
+    /* Rises when dlock learns that the next connection must omit something that this server did not
+     * accept. It is then worth connecting again at once. */
     unsigned lessons;
     struct redis_listening listening;
 };
 
-/* Sets up a closed connection to the first host of url. url and settings must outlive it. */
+/* Sets up a closed connection to the first host of url. url and settings must outlive the
+ * connection. */
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
                      const struct redis_settings *settings);
 
-/* The next redis_conn_open() connects to this server. Closes a connection to another server. */
+/* Makes the next redis_conn_open() connect to this server. Closes a connection to a different
+ * server. */
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
 
-/* Closes the socket and discards partial input and output. redis_conn_open() can connect it
- * again. */
+/* Closes the socket, and discards partial input and output. redis_conn_open() can connect again. */
 void redis_conn_close(struct redis_conn *conn);
 
 /* Closes the connection and frees everything. */
 void redis_conn_free(struct redis_conn *conn);
 
-/* Connects if the connection is closed, has ended, or has received something unexpected. Looks the
- * host name up again, because it may lead to another server by now; if that fails, uses the
- * addresses found earlier. Tries each address in turn. Queues the greeting (login, database, with
- * masters_only the question for the role, and client name), which goes out in one write with the
- * first call. LOCK_OK; otherwise the results of redis_conn_call(). */
+/* Connects if the connection is closed, has ended, or has received something unexpected. Looks up
+ * the host name again, because it may now belong to a different server; if the lookup fails, uses
+ * the addresses found earlier. Tries each address in turn. Queues the greeting (login, database,
+ * ROLE if masters_only is set, client name), which is sent in one write with the first call.
+ * Returns LOCK_OK, or a failure as redis_conn_call() does. */
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
-/* After LOCK_REFUSED: true if a certificate was refused and a renewed one has been read,
- * so that it is worth connecting once more. */
+/* After LOCK_REFUSED: if a certificate was refused, reads the certificate files again if they have
+ * changed. True: they were read, so it is worth connecting once more. */
 bool redis_conn_renew(const struct redis_conn *conn);
 
-/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits for a reply
- * to each, which the caller frees with freeReplyObject(). The caller judges error replies
+/* Sends `count` commands in one write (0: only the greeting, if it is not sent yet), and waits for
+ * a reply to each. The caller frees the replies with freeReplyObject(), and judges error replies
  * (redis_error_result()). Messages that arrive in between go to on_message. The whole call is
- * limited to settings->timeout, to bound, and to a maximum of bytes. LOCK_OK; LOCK_UNAVAILABLE: no
- * connection, no answer in time, an answer that makes no sense, or more replies than commands;
- * LOCK_REFUSED: the server accepts no client like us; LOCK_CANCELLED; LOCK_SYSTEM. After each of
- * these failures the connection is closed. Only a refused greeting leaves it open: greeting_failed
- * is set, and the server refused the login or the database (the result is redis_error_result()'s)
- * or is not the master (LOCK_UNAVAILABLE). The server may then have carried out the commands, in
- * the database that was selected before. Without LOCK_OK there are no replies, and conn->sent says
- * whether the commands may have been carried out. */
+ * limited by settings->timeout, by bound, and by a maximum number of bytes.
+ *
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, an answer that makes no sense, or
+ * more replies than commands; LOCK_REFUSED: the server does not accept clients like us;
+ * LOCK_CANCELLED; LOCK_SYSTEM. Each of these failures closes the connection.
+ *
+ * Only a refused greeting leaves the connection open, and sets greeting_failed. The server has then
+ * refused the login or the database (the result is redis_error_result()'s), or it is not the master
+ * (LOCK_UNAVAILABLE). It may still have carried out the commands, in the database that was selected
+ * before.
+ *
+ * After any failure there are no replies, and conn->sent says whether the server may have carried
+ * out the commands. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands,
                                  int count, redisReply **replies, struct bound bound,
                                  struct errmsg *why);
 
-/* For a reply that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
+/* Closes the connection after a reply that makes no sense. Returns LOCK_UNAVAILABLE. */
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why);
 
-/* True if bytes have been read that no reply or message has used yet: poll(2) on the descriptor
- * does not show them. */
+/* True if bytes have been read from the socket but not used yet. poll(2) on the descriptor does not
+ * report such bytes. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
-/* Reads the messages that have arrived, without waiting for any; of a flood, only the first ones.
- * Closes the connection if it has ended, or if anything unexpected arrives. */
+/* Reads the messages that have arrived, without waiting. Of a flood of messages, reads only the
+ * first ones. Closes the connection if it has ended, or if anything unexpected arrives. */
 void redis_conn_read_messages(struct redis_conn *conn);
 
 /* --- notifications (subscribe.c) -----------------------------------------
  *
- * The server notifies dlock at once of two events: another client has touched a key (CLIENT
- * TRACKING of Redis 6 and later), and it is our turn to take a lock (our own channel). Both
- * notifications arrive on the connection that subscribes to them.
+ * The server notifies dlock at once of two events. One is a touch: another client has written to a
+ * key (CLIENT TRACKING of Redis 6 and later). The other is that it is our turn to acquire the lock
+ * (a message on our own channel). Both notifications arrive on the connection that subscribes.
  *
- * hiredis 0.14 reads only RESP2. In RESP2 the server sends messages only to a subscribed
- * connection, which accepts no script. So each call unsubscribes, then runs the script and
- * subscribes again in one transaction (MULTI ... EXEC), all in one write. The script sees what
- * happened before it runs. Because the script reads the key, the server reports the next touch, but
- * not the script's own (NOLOOP). (Since Redis 6.0, all keys of a script count as read as soon as
- * the script reads one.) Nothing comes between script and SUBSCRIBE, however the network cuts the
- * write.
+ * hiredis 0.14 reads only RESP2. In RESP2, the server sends messages only to a subscribed
+ * connection, and a subscribed connection cannot run scripts. So each call sends two things in one
+ * write: UNSUBSCRIBE, and a transaction (MULTI ... EXEC) that runs the script and subscribes again.
+ * The script sees all touches before it runs. Because the script reads the key, the server reports
+ * the next touch, except by the script itself (NOLOOP). (Since Redis 6.0, a script that reads one
+ * of its keys counts as a reader of all of them.) No touch can come between the script and
+ * SUBSCRIBE, however the network splits the write.
  *
- * No permission is tested before it is needed. If the server refuses:
+ * dlock does not test permissions in advance. If the server refuses a command:
  *
  *   CLIENT ID, CLIENT TRACKING  no touches are reported on this connection
- *   SUBSCRIBE                   the transaction is discarded -> the script runs by itself
- *   UNSUBSCRIBE, EXEC           nothing has run, and the connection runs no script any more -> the
+ *   SUBSCRIBE                   the transaction is discarded -> dlock runs the script alone
+ *   UNSUBSCRIBE, EXEC           nothing has run, and the connection can run no more scripts -> the
  *                               next connection does not subscribe
  *   MULTI                       the script has run, but not in one step with SUBSCRIBE -> the
  *                               next connection does not subscribe
  *
- * If two connections in a row end while they subscribe, the next one does not subscribe either. */
+ * If two connections in a row end while they subscribe, the next connection does not subscribe. */
 
-/* The channel on which the server reports touched keys. */
+/* The channel on which the server reports changed keys. */
 #define REDIS_INVALIDATE "__redis__:invalidate"
 
-/* Runs a script as redis_conn_call() runs a command, on a connection that may be subscribed, and
- * subscribes to those of `channels` that the server permits. If the server permits none, the script
- * is still run. The text of channels.wake must live as long as the connection. */
+/* Runs a script as redis_conn_call() runs a command, but the connection may be subscribed.
+ * Subscribes to those of `channels` that the server permits. If the server permits none, the script
+ * still runs. The text of channels.wake must live as long as the connection. */
 enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redis_command *script,
                                       struct redis_channels channels, redisReply **reply,
                                       struct bound bound, struct errmsg *why);

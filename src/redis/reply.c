@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No expected reply reaches these limits: ten thousand holders are 170,000 elements, three arrays
- * deep. */
+/* No expected reply reaches these limits. A reply with ten thousand holders has 170,000 elements,
+ * and its arrays are nested three deep. */
 enum {
-    REPLY_MOST_ELEMENTS = 1 << 18, /* each takes a few bytes on the wire, a hundred in memory */
-    REPLY_MOST_DEPTH = 7, /* hiredis 0.14's limit; 1.x reads any depth, and frees by recursion */
+    REPLY_MOST_ELEMENTS = 1 << 18, /* each takes a few bytes in a reply, but 100 in memory */
+    REPLY_MOST_DEPTH = 7, /* limit of hiredis 0.14; 1.x has none, and frees replies by recursion */
 };
 
 static int depth(const redisReadTask *task)
@@ -22,8 +22,8 @@ static int depth(const redisReadTask *task)
     return depth;
 }
 
-/* hiredis 0.14 would allocate room for as many elements as a reply claims. All arrays of one reply
- * count together, because each element may be another array that claims as many. */
+/* hiredis 0.14 would allocate as many elements as a reply claims to have. The limit is for all
+ * arrays of a reply together, because each element may be another huge array. */
 #if HIREDIS_MAJOR >= 1
 static void *create_array(const redisReadTask *task, size_t elements)
 #else
@@ -81,7 +81,8 @@ bool redis_reply_is(const redisReply *reply, const char *word, size_t elements)
            strcmp(reply->element[0]->str, word) == 0;
 }
 
-/* Scripts send the fence, and other values that may exceed an integer reply, as text. */
+/* Scripts send the fencing token, and other numbers that may not fit into an integer reply, as
+ * text. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
 {
     if (element->type == REDIS_REPLY_INTEGER) {
@@ -101,8 +102,8 @@ const char *redis_reply_text(const redisReply *element)
 
 /* --- errors --------------------------------------------------------------
  *
- * Errors are recognized by the code, and by the words right after "ERR"; never by text
- * further on, which includes names of keys and hosts. */
+ * Errors are recognized by the code, or by the words right after "ERR". Text further on is
+ * ignored, because it includes names of keys and hosts. */
 
 static const char place[] = "@user_script:";
 
@@ -122,7 +123,7 @@ static const char *skip_place(const char *text)
     return length > 0 && begins(text + length, ": ") ? text + length + 2 : NULL;
 }
 
-/* Skips all but the last "ERR " of an error that a script has passed on. */
+/* An error that a script has passed on may begin with several "ERR ". Skips all but the last. */
 static const char *skip_repeated(const char *text)
 {
     while (begins(text, "ERR ERR "))
@@ -130,12 +131,13 @@ static const char *skip_repeated(const char *text)
     return text;
 }
 
-/* Removes from an error the place in a script ("@user_script:3"). Redis 5 and 6 put the place, once
- * or twice, before the error of a call inside a script, and keep the '-' of the protocol:
+/* Skips the position in a script ("@user_script:3") before an error. Redis 5 and 6 put the position
+ * before the error of a call inside a script, once or twice, and keep the '-' of the protocol:
  * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY
  * You can't ...".
- * An error that the script returns has only "@user_script: 3: " before it.
- * Redis 7 and Valkey append the place: "READONLY You can't ... script: SHA1, on @user_script:3." */
+ * If the script itself returns the error, only "@user_script: 3: " precedes the error.
+ * Redis 7 and Valkey append the position:
+ * "READONLY You can't ... script: SHA1, on @user_script:3." */
 static const char *unwrapped(const char *error)
 {
     static const char discarded[] = "EXECABORT Transaction discarded because of: ";
@@ -171,8 +173,8 @@ void redis_error_text(const char *error, char *text, size_t size)
     snprintf(text, size, "%.*s", (int)length_without_place(error), error);
 }
 
-/* Servers before Redis 7.2 do not say which command of a script they refuse, and no
- * server says which command it does not know; they only name the line, "@user_script:31". */
+/* Servers before Redis 7.2 do not name the command of a script that they refuse, and no server
+ * names a command that it does not know. They only name the line, as "@user_script:31". */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size)
 {
     const char *mark = NULL;
@@ -237,7 +239,7 @@ static const struct {
     {LOCK_REFUSED, false, "Client sent AUTH, but no password is set", ""}, /* Redis 5 */
     {LOCK_REFUSED, false, "AUTH <password> called without any password configured", ""},
     {LOCK_REFUSED, false, "The user executing the script can't", ""}, /* NOPERM inside a script */
-    {LOCK_REFUSED, false, "ACL failure in script", ""},               /* the same since Redis 7.2 */
+    {LOCK_REFUSED, false, "ACL failure in script", ""}, /* NOPERM in a script, Redis 7.2 */
     /* Redis 5 has no users, so it refuses AUTH with a user and a password. */
     {LOCK_REFUSED, false, "wrong number of arguments for 'auth'", ""},
     {LOCK_INVALID, true, "MOVED", of_cluster},
@@ -251,7 +253,7 @@ static const struct {
     {LOCK_INVALID, false, "unknown command `EVALSHA`", no_scripts},
     {LOCK_INVALID, false, "unknown command", ""},
     {LOCK_INVALID, false, "unsupported command", ""},               /* Envoy */
-    {LOCK_INVALID, false, "Unknown Redis command called from", ""}, /* the same inside a script */
+    {LOCK_INVALID, false, "Unknown Redis command called from", ""}, /* a command in a script */
     {LOCK_INVALID, false, "Unknown command called from", ""},       /* Valkey */
 };
 
@@ -289,10 +291,9 @@ static bool says(const char *error, const char *words)
     return strstr(error, words) != NULL;
 }
 
-/* In "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'" the server truncates
- * a long password, so this drops all arguments. In other errors, it hides only the complete
- * password, and only if that is long enough not to match part of an ordinary word, such as
- * "unknown". */
+/* Drops all arguments in "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'",
+ * because the server truncates a long password. In other errors, hides only the complete password.
+ * A very short password is not hidden, because it could be part of a word such as "unknown". */
 void redis_error_hide_login(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };

@@ -1,5 +1,5 @@
-/* The replies of a Redis server: reads them with hiredis's parser, within dlock's own limits,
- * because a reply may claim any size; checks words and numbers; explains errors. No I/O. */
+/* Replies of a Redis server. Reads them with hiredis's parser, within dlock's own limits, because a
+ * reply may claim to have any size. Checks words and numbers, and explains errors. No I/O. */
 #ifndef DLOCK_REDIS_REPLY_H
 #define DLOCK_REDIS_REPLY_H
 
@@ -13,7 +13,7 @@
 
 /* Data of a reader. Must outlive the reader, and must not move. */
 struct redis_limits {
-    size_t elements; /* claimed by the arrays of the reply that is being read */
+    size_t elements; /* number of elements claimed by the arrays of the current reply */
     redisReplyObjectFunctions functions;
     const redisReplyObjectFunctions *hiredis_functions;
 };
@@ -22,32 +22,32 @@ struct redis_limits {
  * NULL: out of memory. */
 redisReader *redis_reader_create(struct redis_limits *limits);
 
-/* Sets *reply to the next complete reply or message in the bytes fed to the reader; NULL: there is
- * none yet. The caller frees the reply with freeReplyObject(). False: the bytes are not the Redis
- * protocol, or have too many elements or levels. */
+/* Sets *reply to the next complete reply or message in the bytes fed to the reader, or to NULL if
+ * none is complete yet. The caller frees the reply with freeReplyObject(). False: the bytes do not
+ * follow the Redis protocol, or the reply has too many elements or levels. */
 bool redis_reader_next(redisReader *reader, redisReply **reply);
 
-/* The number of bytes that belong to no complete reply yet; 0 without a reader (NULL). */
+/* The number of bytes that are not part of a complete reply yet; 0 if the reader is NULL. */
 static inline size_t redis_reader_left(const redisReader *reader)
 {
     return reader != NULL ? reader->len - reader->pos : 0;
 }
 
-/* True if no bytes are left, or if they begin like a message. */
+/* True if no bytes are left, or if the remaining bytes begin like a message. */
 bool redis_reader_has_only_messages(const redisReader *reader);
 
-/* A message on a channel that we have subscribed to: {"message", channel, anything}. */
+/* True for a message on a channel that we have subscribed to: {"message", channel, anything}. */
 bool redis_reply_is_message(const redisReply *reply);
 
 /* --- words and numbers ---------------------------------------------------
  *
  * The answers of scripts. No answer is trusted: each word is checked. */
 
-/* True if the answer is this word and has this many elements. */
+/* True if the answer has this many elements, and the first element is this word. */
 bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
 
-/* A century: the longest time accepted from a server. Another client may have set an
- * expiry that no clock here can count to. */
+/* The longest time accepted from a server, a century in milliseconds. Another client may have set
+ * an expiry that no clock on this host can count to. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
 
 /* Reads a whole number from least to most, sent as text or as an integer; "" is 0. */
@@ -58,8 +58,8 @@ const char *redis_reply_text(const redisReply *element);
 
 /* --- errors -------------------------------------------------------------- */
 
-/* True if the error has this code: the word in capitals at its beginning. What servers put before
- * the code of an error inside a script is ignored. */
+/* True if the error has this code: the word in capitals at its beginning. If the error occurred
+ * inside a script, ignores what the server puts before the code. */
 bool redis_error_is(const char *error, const char *code);
 
 /* True if the error has a code more specific than "ERR". */
@@ -69,23 +69,24 @@ bool redis_error_has_code(const char *error);
  * retry can fix, LOCK_UNAVAILABLE for the rest (LOADING, READONLY, OOM, ...). */
 enum lock_result redis_error_result(const char *error, struct errmsg *why);
 
-/* The error as shown to people: without the place in a script that servers add. */
+/* Writes the error as shown to people, without the position in a script that servers add. */
 void redis_error_text(const char *error, char *text, size_t size);
 
-/* Finds, in the text of the script, the command that the error is about. False: the error names no
- * line of the script, or a line without a call. */
+/* Finds the command in the script's text that the error is about. False if the error names no line
+ * of the script, or a line that calls no command. */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size);
 
-/* Hides the login in an error: a server without AUTH repeats the words of AUTH in its error. */
+/* Hides the login in an error, because a server without AUTH repeats the arguments of AUTH in its
+ * error. */
 void redis_error_hide_login(const struct redis_url *url, char *error);
 
-/* Explains an error that redis_error_result() calls LOCK_REFUSED: *why says which user was refused
- * what, and what helps. `script` is the text of the script that the server refused, `keys` names
- * its keys for people; both are NULL if the server refused another command. */
+/* Explains an error for which redis_error_result() returns LOCK_REFUSED: *why says what the server
+ * refused to which user, and what helps. `script` is the text of the refused script, and `keys`
+ * describes its keys for people. Both are NULL if the refused command is not a script. */
 void redis_error_explain(const struct redis_url *url, const char *script, const char *keys,
                          const char *error, struct errmsg *why);
 
-/* redis_error_result() for a command that is no script; explains the error if it is a refusal. */
+/* Like redis_error_result(), for a command that is not a script. Also explains a refusal. */
 enum lock_result redis_error_judge(const struct redis_url *url, const char *error,
                                    struct errmsg *why);
 

@@ -19,20 +19,20 @@
 
 /* --- looking up names ----------------------------------------------------
  *
- * getaddrinfo(3) cannot be interrupted, and may wait for a resolver that hangs for many seconds. So
- * a helper thread looks up a name (not a numeric address), and the asking thread may abandon the
+ * getaddrinfo(3) cannot be interrupted, and may wait many seconds for a resolver that hangs. So a
+ * helper thread looks up names (not numeric addresses), and the thread that asks may abandon the
  * helper. An abandoned helper may read the environment at any time, so dlock never changes its own
  * environment (util/array.h).
  *
- * Ownership: struct lookup belongs to both threads, counted by `owners`. The helper writes `error`,
- * `system_error` and `list`, then `done_fd`; the asking thread reads the three only after it has
- * read `done_fd`. The threads may leave in either order: the last one frees the struct. So a helper
- * may still run while the command runs, and when this process ends. */
+ * Both threads own struct lookup; `owners` counts them. The helper sets `error`, `system_error` and
+ * `list` before it writes to `done_fd`. The thread that asks reads these three members only after
+ * it has read from `done_fd`. The threads may leave in either order, and the last one frees the
+ * struct. So a helper may still be running while the command runs, and when this process ends. */
 
 struct lookup {
     atomic_int owners;
     int done_fd;
-    int error;        /* of getaddrinfo(3) */
+    int error;        /* result of getaddrinfo(3) */
     int system_error; /* errno, if `error` is EAI_SYSTEM */
     struct addrinfo *list;
     char host[256], port[8];
@@ -152,14 +152,14 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
 
 enum { LATE_MOST = 64 };
 
-enum { TLS_ALERT = 21 }; /* first byte of an alert record, and of no Redis reply: RFC 8446, 5.1 */
+enum { TLS_ALERT = 21 }; /* first byte of a TLS alert (RFC 8446, 5.1); no Redis reply has it */
 
-/* If a server disappears silently, the kernel reports that after KEEP_IDLE and KEEP_COUNT lost
- * probes. These 9 s are less than the longest interval between two checks (10 s) and much less than
- * the time until a resting waiter asks again. TCP_USER_TIMEOUT, which limits how long sent bytes
- * stay unacknowledged, also replaces KEEP_COUNT (tcp(7); "When TCP sockets refuse to die",
- * blog.cloudflare.com). If UNACKNOWLEDGED_MS were shorter than KEEP_IDLE, one lost probe would end
- * the connection. */
+/* If a server disappears silently, the kernel reports that after 9 s: KEEP_IDLE_S, and KEEP_COUNT
+ * lost probes. This is less than the longest interval between two checks (10 s), and much less than
+ * the interval at which a waiter with notifications asks again. TCP_USER_TIMEOUT limits how long
+ * sent bytes may stay unacknowledged, and also overrides TCP_KEEPCNT (tcp(7); "When TCP sockets
+ * refuse to die", blog.cloudflare.com). If UNACKNOWLEDGED_MS were shorter than KEEP_IDLE_S, one
+ * lost probe would end the connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -175,8 +175,8 @@ static enum lock_result hang_up(struct redis_socket *sock, struct errmsg *why, c
     return errmsg_fail(why, LOCK_UNAVAILABLE, "%s", text);
 }
 
-/* Waits until the connection is ready for `events`. LOCK_OK; LOCK_UNAVAILABLE: it is too late, or
- * alarm_fd is readable; LOCK_CANCELLED. */
+/* Waits until the connection is ready for `events`. LOCK_OK; LOCK_UNAVAILABLE: the deadline has
+ * passed, or alarm_fd is readable; LOCK_CANCELLED. */
 static enum lock_result await(const struct redis_socket *sock, short events, struct bound bound)
 {
     struct pollfd fds[3] = {
@@ -196,8 +196,9 @@ ssize_t redis_socket_take(const struct redis_socket *sock, void *bytes, size_t s
                              : recv(sock->fd, bytes, size, 0);
 }
 
-/* True if the server may be a TLS server that was sent plain text: such a server hangs up, or
- * answers with a TLS record. A server that has answered before is not one. */
+/* True if the server may expect TLS, although we sent plain text. Such a server hangs up, or
+ * answers with a TLS record. A server that has already answered in plain text does not expect
+ * TLS. */
 static bool may_want_tls(const struct redis_socket *sock)
 {
     return sock->tls == NULL && sock->is_tcp && !sock->heard;
@@ -214,7 +215,7 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
 }
 
 /* If this process was frozen, the answer may have arrived long before the deadline passed. So dlock
- * still reads the bytes that are there, but stops if a peer sends without pause. */
+ * may still read a few times after the deadline, but not forever: a peer may send without pause. */
 static bool is_too_late(struct redis_socket *sock, struct bound bound)
 {
     sock->late = deadline_passed(bound.until) ? sock->late + 1 : 0;
@@ -269,8 +270,8 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
     return LOCK_OK;
 }
 
-/* Like recv(2), but tries for a moment before it fails with EAGAIN: a server on this host answers
- * in less time than this process needs to fall asleep and wake up. */
+/* Like recv(2), but retries for a moment before it fails with EAGAIN, because a server on this host
+ * answers faster than this process can fall asleep and wake up. */
 static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t size)
 {
     struct deadline moment =
@@ -333,9 +334,9 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
         if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    /* A missing file permission on a Unix socket is a refusal. Other errors may be temporary, such
-     * as a firewall's rejection of one of several addresses, or EAGAIN: the queue of a Unix socket
-     * is full, and poll(2) cannot wait for it. */
+    /* A missing file permission on a Unix socket is a refusal. Other errors may be temporary: a
+     * firewall may reject one of several addresses. EAGAIN means that the queue of a Unix socket is
+     * full, and poll(2) cannot wait for that queue. */
     if (result == LOCK_OK && error != 0) {
         bool refused = !sock->is_tcp && (error == EACCES || error == EPERM);
         result = errmsg_fail(why, refused ? LOCK_REFUSED : LOCK_UNAVAILABLE, "%s", strerror(error));

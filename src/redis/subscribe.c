@@ -1,13 +1,13 @@
-/* Notifications: redis/conn.h. */
+/* Notifications; see redis/conn.h. */
 #include "redis/conn.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    /* A server, or a proxy before it, may close the connection instead of refusing to subscribe.
-     * After this many such connections in a row, dlock stops subscribing, because it must still
-     * look at the lock. A single connection may have ended for another reason. */
+    /* Instead of refusing a subscription, a server or a proxy may close the connection. After this
+     * many such connections in a row, dlock stops subscribing, so that it can still ask for the
+     * lock. A single connection may have ended for another reason. */
     BROKEN_MOST = 2,
     CHANNELS_MOST = 2,
 };
@@ -25,7 +25,7 @@ static int channel_names(struct redis_channels channels, const char *names[CHANN
     return count;
 }
 
-/* True for a reply to (UN)SUBSCRIBE: this word, the channel, this number of subscriptions. */
+/* True if the reply to (UN)SUBSCRIBE is this word, a channel, and this number of subscriptions. */
 static bool is_count(const redisReply *reply, const char *word, long long count)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
@@ -39,7 +39,7 @@ static bool is_error(const redisReply *reply)
 }
 
 /* True if EXEC has discarded the transaction. After any other error of EXEC, servers before Redis
- * 6.2 leave it open. */
+ * 6.2 leave the transaction open. */
 static bool is_discarded(const redisReply *exec)
 {
     return is_error(exec) && strncmp(exec->str, "EXECABORT", strlen("EXECABORT")) == 0;
@@ -55,10 +55,10 @@ static redisReply *take_over(redisReply **reply)
 /* One call of redis_subscribe_call(). */
 struct attempt {
     struct redis_conn *conn;
-    struct redis_channels channels;    /* to subscribe to */
-    struct errmsg no_touches, no_wake; /* the server's first refusal of each; "": none */
+    struct redis_channels channels;    /* the channels to subscribe to */
+    struct errmsg no_touches, no_wake; /* the first refusal of each; "": not refused */
     bool pass; /* one of the refusals is temporary, so learn() does not remember any of them */
-    redisReply *reply; /* the script's; NULL: it has not been run */
+    redisReply *reply; /* the script's reply; NULL: the script has not run */
     struct errmsg *why;
 };
 
@@ -88,7 +88,7 @@ static void learn(const struct attempt *attempt)
     }
 }
 
-/* Remembers the refusal for the next connection, because this one is closed. */
+/* Remembers the refusal for the next connection, because this connection is closed. */
 static void spoil(const struct attempt *attempt)
 {
     learn(attempt);
@@ -96,12 +96,12 @@ static void spoil(const struct attempt *attempt)
     attempt->conn->lessons++;
 }
 
-/* For a refused command that every channel needs: closes the connection. */
+/* Closes the connection after the server has refused a command that every channel needs. */
 static enum lock_result give_up(struct attempt *attempt, const char *command,
                                 const redisReply *error)
 {
     static const struct redis_channels all = {.touches = true, .wake = ""};
-    (void)redis_error_result(error->str, attempt->why); /* for the text */
+    (void)redis_error_result(error->str, attempt->why); /* sets the text */
     note_refusal(attempt, all, command, error);
     if (!attempt->pass)
         spoil(attempt);
@@ -109,7 +109,9 @@ static enum lock_result give_up(struct attempt *attempt, const char *command,
     return LOCK_UNAVAILABLE;
 }
 
-/* The commands that go out in one write, and the indexes of some of them; -1: not needed. */
+/* The commands that are sent in one write, and their replies. `left` and `entered` count the
+ * channels to leave and to enter. `on`, `asking` and `script` are indexes of commands; -1: not
+ * needed. */
 struct batch {
     struct redis_command commands[2 * CHANNELS_MOST + 5];
     redisReply *replies[2 * CHANNELS_MOST + 5];
@@ -130,7 +132,7 @@ static void free_replies(struct batch *batch)
         freeReplyObject(batch->replies[--batch->count]);
 }
 
-/* Begins a batch with UNSUBSCRIBE: a subscribed connection accepts nothing else. */
+/* Begins a batch with UNSUBSCRIBE, because a subscribed connection accepts no other command. */
 static void leave(struct batch *batch, const struct redis_listening *listening)
 {
     const char *names[CHANNELS_MOST];
@@ -177,8 +179,9 @@ static enum lock_result exchange(struct attempt *attempt, struct batch *batch, s
     return result;
 }
 
-/* Asks for the id of the connection, to which touches are then reported. The connection stays
- * subscribed: a waiter that stopped listening for a round trip would often be dropped as dead. */
+/* Asks for the id of this connection, so that the server can report touches to it. Subscribes again
+ * in the same write, because a waiter that stops listening for a round trip would often be dropped
+ * as dead. */
 static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 {
     struct batch batch;
@@ -206,10 +209,11 @@ static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
     return result;
 }
 
-/* CLIENT CACHING and ASKING apply only to the next command, so only one of them can be sent. ASKING
- * goes first, because an unneeded report of a touch does no harm. A script whose touches do not
- * matter is not tracked, because the server remembers each reader of a key until the key changes,
- * and a key does not change again after the release of its lock. */
+/* CLIENT CACHING and ASKING each apply only to the next command, so only one of them can be sent.
+ * ASKING is more important, because an unneeded report of a touch does no harm. If touches do not
+ * matter, CLIENT CACHING NO exempts the script from tracking. Otherwise the server would remember
+ * the script as a reader of the key until the key changes, but the key does not change again after
+ * the release of its lock. */
 static void fill(struct batch *batch, const struct attempt *attempt,
                  const struct redis_command *script)
 {
@@ -246,8 +250,8 @@ static bool has_run(const redisReply *reply)
     return !is_error(reply) || strncmp(reply->str, "NOSCRIPT", strlen("NOSCRIPT")) == 0;
 }
 
-/* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK without attempt->reply: the server
- * carried out nothing. */
+/* Reads the replies to MULTI, the script, SUBSCRIBE... and EXEC. LOCK_OK without attempt->reply:
+ * the server carried out nothing. */
 static enum lock_result read_transaction(struct attempt *attempt, const struct batch *batch)
 {
     redisReply *const *queued = &batch->replies[batch->script];
@@ -299,9 +303,9 @@ static enum lock_result run(struct attempt *attempt, const struct redis_command 
     if (result != LOCK_OK)
         return result;
     result = read_batch(attempt, &batch);
-    /* If the server refuses ASKING, it answers the script with a redirection, and the call would be
-     * sent back and forth between two nodes. So the error of ASKING, which says why the call fails,
-     * replaces that answer. */
+    /* If the server refuses ASKING, it answers the script with a redirection, and dlock would send
+     * the call back and forth between two nodes. So the reply is replaced by the error of ASKING,
+     * which says why the call fails. */
     if (is_error(attempt->reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
         freeReplyObject(attempt->reply);
         attempt->reply = take_over(&batch.replies[batch.asking]);
@@ -318,8 +322,8 @@ static enum lock_result try(struct attempt *attempt, const struct redis_command 
         result = ask_id(attempt, bound);
     if (result == LOCK_OK)
         result = run(attempt, script, bound);
-    /* Nothing was carried out: the server refuses a channel, is full or busy, or the slot has
-     * moved. Run the script without channels: that may succeed, or its error says why not. */
+    /* The server carried out nothing: it refuses a channel, it is full or busy, or the slot has
+     * moved. Run the script without channels. If that fails too, the error says why. */
     if (result == LOCK_OK && attempt->reply == NULL) {
         attempt->channels = (struct redis_channels){0};
         result = run(attempt, script, bound);

@@ -1,12 +1,12 @@
-/* The bytes of a session go through our own BIO, which sends with MSG_NOSIGNAL. OpenSSL's BIO for
- * sockets uses write(2): if the server has gone, that causes SIGPIPE, which would end dlock, unless
- * dlock's caller has set the signal to be ignored. (A pair of memory BIOs would also do, but with
- * one more copy and a second place in which bytes wait unseen by poll(2).)
+/* A session sends and receives through our own BIO, which sends with MSG_NOSIGNAL. OpenSSL's BIO
+ * for sockets uses write(2), which causes SIGPIPE if the server has gone. That signal would end
+ * dlock, unless dlock was started with SIGPIPE ignored. (A pair of memory BIOs would also work, but
+ * with one more copy, and with a second place in which bytes wait that poll(2) does not report.)
  *
- * A context and its sessions belong to one thread at a time: the thread that has the connection
- * (run/watch.c). The command's process uses no session: it only executes a program. The guard of
- * --attach is a fork that continues a session, and its parent no longer uses that session. The
- * socket is closed on exec. */
+ * Only one thread at a time uses a context and its sessions: the thread that has the connection
+ * (run/watch.c). The command's process uses no session, because it only executes a program. The
+ * guard of --attach is a forked process that continues a session, and its parent no longer uses
+ * that session. The socket is closed on exec. */
 #include "redis/tls.h"
 
 #include "util/dl_openssl.h"
@@ -24,8 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The versions of three files: the issuers, our certificate, and its key. Of each file: seconds and
- * nanoseconds of the last change, inode. */
+/* The versions of three files: the issuers, our certificate, and its key. Each version is the time
+ * of the last change, in seconds and nanoseconds, and the inode. */
 struct versions {
     int64_t of[3][3];
 };
@@ -34,7 +34,7 @@ struct redis_tls {
     SSL_CTX *context;
     BIO_METHOD *method;
     struct redis_settings settings;
-    struct versions read; /* of the files used for the context */
+    struct versions read; /* versions of the files that the context was made from */
     bool was_refused;     /* a certificate was refused after the files were read */
 };
 
@@ -42,11 +42,11 @@ struct redis_tls_session {
     SSL *ssl;
     struct redis_tls *tls;
     int fd;
-    size_t vain;         /* bytes received since the caller last got any */
-    int error;           /* errno of the socket; 0: no error, or end of file */
+    size_t vain;         /* bytes received since the caller last received data */
+    int error;           /* errno of the last socket call; 0: no error, or end of file */
     short events;        /* the events to wait for after the last EAGAIN */
     unsigned long fault; /* OpenSSL's error code; 0: none */
-    bool was_asked;      /* the server requires a certificate of ours */
+    bool was_asked;      /* the server has asked for our certificate */
     bool established;    /* the handshake is done, and nothing has failed since */
     bool is_anonymous;   /* the server has shown no certificate */
     char host[256];
@@ -63,10 +63,10 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
     return (int)length;
 }
 
-/* OpenSSL handles some messages in its own loop, which no deadline ends, and a peer may send them
- * forever: HelloRequests (even before it has shown a certificate), KeyUpdates, tickets. So the
- * number of such bytes is limited, with room for a chain of certificates, which may take 100 KB
- * (SSL_CTX_set_max_cert_list(3)), and a record of 16 KB. */
+/* OpenSSL handles some messages (HelloRequest, KeyUpdate, tickets) in a loop that no deadline ends.
+ * A peer may send such messages forever, HelloRequests even before it has shown a certificate. So
+ * the number of bytes is limited. There must be room for a chain of certificates, which may take
+ * 100 KB (SSL_CTX_set_max_cert_list(3)), and for a record of 16 KB. */
 enum { VAIN_MOST_BYTES = 1 << 18 };
 
 static int socket_read(BIO *bio, char *bytes, int size)
@@ -105,9 +105,9 @@ static enum lock_result unusable(const char *path, const char *what, struct errm
                        code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
 }
 
-/* Opens the file before OpenSSL does, because OpenSSL's errors do not help, and because OpenSSL
- * would wait for a pipe, which can be read only once. LOCK_OK with the file open; LOCK_REFUSED:
- * dlock has no permission to read it; LOCK_INVALID. */
+/* Opens the file before OpenSSL does, because OpenSSL's errors do not help the user. Also refuses a
+ * pipe: OpenSSL would wait for the pipe, which can be read only once. LOCK_OK with the file open;
+ * LOCK_REFUSED: dlock has no permission to read the file; LOCK_INVALID. */
 static enum lock_result open_file(const char *path, int *fd, struct stat *status,
                                   struct errmsg *why)
 {
@@ -133,9 +133,10 @@ static enum lock_result try_file(const char *path, struct errmsg *why)
     return result;
 }
 
-/* Uses the host's own issuers. A distribution's OpenSSL knows where they are. A static build runs
- * on any host, so it looks where the distributions keep them, unless SSL_CERT_FILE or SSL_CERT_DIR
- * says where. If there are none, no issuer is trusted, and dlock refuses every server. */
+/* Trusts the issuers that are installed on this host. A distribution's OpenSSL knows where their
+ * files are. A static build runs on any distribution, so it tries the usual files, unless
+ * SSL_CERT_FILE or SSL_CERT_DIR says where they are. If no issuers are found, dlock refuses every
+ * server. */
 static void load_issuers_of_host(SSL_CTX *context)
 {
 #ifdef STATIC_BINARY
@@ -295,7 +296,7 @@ static struct versions look_at_files(const struct redis_settings *settings)
     return found;
 }
 
-/* The versions are taken before reading, so that a file that changes during the read is read again
+/* Notes the versions before it reads the files, so that a file that changes meanwhile is read again
  * later. */
 static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
@@ -362,8 +363,9 @@ void redis_tls_close(struct redis_tls *tls)
 
 /* --- sessions ------------------------------------------------------------ */
 
-/* Copies the name that the certificate must have, without what no certificate has: the zone of an
- * IPv6 address (fe80::1%eth0), and the dot at the end of a name. True: the name is an address. */
+/* Copies the name that the certificate must have. Omits what no certificate contains: the zone of
+ * an IPv6 address (fe80::1%eth0), and the dot at the end of a name. True: the name is an IP
+ * address. */
 static bool copy_host(struct redis_tls_session *session, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -444,8 +446,8 @@ void redis_tls_end(struct redis_tls_session *session)
     free(session);
 }
 
-/* After a failed call of OpenSSL (`result` is not positive): returns what recv(2) or send(2) would
- * return, with errno. */
+/* Called after a failed call to OpenSSL (`result` is not positive). Returns what recv(2) or send(2)
+ * would return, and sets errno. */
 static int failed(struct redis_tls_session *session, int result)
 {
     int error = openssl()->SSL_get_error(session->ssl, result);
@@ -476,8 +478,8 @@ int redis_tls_handshake(struct redis_tls_session *session)
     if (result != 1)
         return failed(session, result);
     session->vain = 0;
-    /* A host's policy may allow ciphers that need no certificate ("ALL", openssl.cnf),
-     * and then SSL_VERIFY_PEER has nothing to verify. */
+    /* The host's openssl.cnf may allow ciphers that need no certificate ("ALL"). SSL_VERIFY_PEER
+     * then has nothing to verify. */
     session->is_anonymous = openssl()->SSL_get0_verified_chain(session->ssl) == NULL ||
                             openssl()->SSL_get_verify_result(session->ssl) != X509_V_OK;
     errno = EPROTO;
@@ -581,7 +583,7 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
     case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED: return session->was_asked;
-    /* The alert of TLS 1.2 for a missing certificate; it may also mean other things. */
+    /* TLS 1.2 sends this alert for a missing certificate, but also for other reasons. */
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
         return session->was_asked && !has_certificate(session);
     default: return false;

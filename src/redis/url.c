@@ -53,8 +53,8 @@ static bool parse_database(struct redis_url *url, const char *text, struct errms
     return true;
 }
 
-/* Parses "user", ":password" or "user:password". As in redis-cli, a lone word is a password if ':'
- * precedes it, otherwise a user. */
+/* Parses "user", ":password" or "user:password". As in redis-cli, a single word is a password if a
+ * ':' precedes it, and otherwise a user. */
 static bool parse_login(struct redis_url *url, const char *text, size_t length, struct errmsg *why)
 {
     const char *colon = memchr(text, ':', length);
@@ -70,7 +70,7 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
     return url->has_password || *url->user == '\0' || refuse(why, "the password is empty");
 }
 
-/* "host", "host:port", "[::1]" or "[::1]:port". */
+/* Parses "host", "host:port", "[::1]" or "[::1]:port". */
 static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length,
                        struct errmsg *why)
 {
@@ -101,7 +101,7 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
            refuse(why, "the port is not a number from 1 to 65535");
 }
 
-/* "host,host:port": several only if the topology allows it. */
+/* Parses "host,host:port". Only some topologies allow several hosts. */
 static bool parse_hosts(struct redis_url *url, const char *text, const char *end,
                         struct errmsg *why)
 {
@@ -122,7 +122,7 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
     return true;
 }
 
-/* Parses "/master[/db]", and moves *tail to the database. */
+/* Parses "/master" in "/master[/db]", and moves *tail to the end of the name. */
 static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
 {
     if (**tail != '/')
@@ -185,7 +185,7 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
         return refuse(why, "the path of the Unix socket must begin with a slash");
-    if (strstr(rest, "://") != NULL) /* it may contain a login, which must not get into `shown` */
+    if (strstr(rest, "://") != NULL) /* a login in that URL must not get into `shown` */
         return refuse(why,
                       "the path of the Unix socket contains another URL; separate URLs by blanks");
 
@@ -204,8 +204,8 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     return true;
 }
 
-/* True for "host", "host:port" or "[::1]:port". No part of such a text is a password; a text with
- * an '@' or a word after the colon may contain one. */
+/* True for "host", "host:port" or "[::1]:port". Such a text contains no password. A text with an
+ * '@', or with a word after the colon, may contain one. */
 static bool is_place(const char *text)
 {
     static const char host[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
@@ -218,8 +218,8 @@ static bool is_place(const char *text)
     return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
 }
 
-/* For a text with an unknown scheme: quotes the text or its scheme if that cannot be a password,
- * and suggests what may be meant. */
+/* Sets the message about a text with an unknown scheme. Quotes the text, or its scheme, if that
+ * cannot be a password, and suggests what the user may have meant. */
 static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];
@@ -324,7 +324,7 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
     else if (result == LOCK_OK && secret.length >= sizeof url->password)
         result = errmsg_fail(why, LOCK_INVALID, "%.300s: too long for a password", path);
 
-    if (result == LOCK_OK) /* the rest of url->password is NULs: redis_url_parse() */
+    if (result == LOCK_OK) /* redis_url_parse() has filled the rest of url->password with NULs */
         memcpy(url->password, secret.bytes, secret.length);
     else
         errmsg_kind(why, "the password file");
@@ -333,7 +333,7 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
     return result;
 }
 
-/* systemd.exec(5), LoadCredential= */
+/* See LoadCredential= in systemd.exec(5). */
 static enum lock_result read_credential(struct redis_url *url, struct errmsg *why)
 {
     char path[4096];
@@ -342,7 +342,7 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
         return LOCK_OK;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path ||
         access(path, F_OK) != 0)
-        return LOCK_OK; /* the service has only other credentials */
+        return LOCK_OK; /* the service has no such credential */
     url->password_from = "the credential dlock.password";
     return read_password(url, path, why);
 }
@@ -393,7 +393,7 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
     return !url->has_password || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
 }
 
-/* A password with a colon in it needs a user, or a colon before it. */
+/* If the password contains a colon, the file must have a user, or a colon before the password. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why)
 {
     enum lock_result result = read_password(url, path, why);
@@ -417,14 +417,14 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
 
 /* --- hiding -------------------------------------------------------------- */
 
-/* The first URL of a text. */
+/* The position of the first URL in a text, and of its login. */
 struct login {
     size_t begin, length; /* of the login, without its "@"; length 0: no login */
     size_t end;           /* of the URL */
     bool has_password;
 };
 
-/* False if the first word is no URL. */
+/* Finds the login in the first word of the text. False if that word is not a URL. */
 static bool read_login(const char *text, struct login *login)
 {
     struct redis_url url = {0};
@@ -444,7 +444,8 @@ static bool read_login(const char *text, struct login *login)
     return parsed;
 }
 
-/* True if a login may be anywhere in the text, because a word is no URL. */
+/* True if a word is not a URL and the text contains an "@": a login may then be anywhere in the
+ * text. */
 static bool is_unclear(const char *text)
 {
     struct login login;
@@ -491,7 +492,7 @@ void url_redact_passwords(char *text)
         char *from = memchr(at + login.begin, ':', login.length);
         char *to = at + login.begin + login.length;
         if (from == at + login.begin)
-            to++; /* without a user, the "@" goes too */
+            to++; /* without a user, the "@" is removed too */
         size_t rest = strlen(to), cut = (size_t)(to - from);
         memmove(from, to, rest + 1);
         memset(from + rest, 0, cut);
