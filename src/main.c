@@ -66,11 +66,11 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
 {
     /* With SIGXFSZ ignored, exceeding the limit on file sizes is an ordinary error. But a command
      * would inherit an ignored signal. So an action that takes a lock blocks SIGXFSZ instead
-     * (process/signals.c), and the command does not inherit that. */
+     * (process/signals.c), and restores the signal mask for the command. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    /* Reported once: a dlock that runs under another lock leaves these warnings to the outer dlock,
-     * and --doctor has rows of its own for them. */
+    /* These warnings are printed only once: a dlock that runs under another lock leaves them to the
+     * outer dlock. --doctor shows them in its table. */
     if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL) {
         config_unknown_variables(warn_of_variable, out);
         options_unused(options, tell_of_unused, out);
@@ -100,9 +100,9 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
 }
 
 /* True if dlock may have rights from the capabilities of its file. AT_SECURE alone does not prove
- * that: the kernel also sets it if SELinux starts a service in a domain of its own, which gives the
- * service no right that it should not have. If AT_SECURE is set and the capabilities of the file
- * cannot be determined (no /proc), the file may have some. */
+ * that: the kernel also sets it for a service that SELinux starts in a separate domain, which gives
+ * the service no extra rights. If AT_SECURE is set and the capabilities of the file cannot be read
+ * (no /proc), assumes that the file has some. */
 static bool may_have_file_capabilities(void)
 {
     return getauxval(AT_SECURE) != 0 &&
@@ -111,8 +111,8 @@ static bool may_have_file_capabilities(void)
 }
 
 /* True with *why set if this process has rights that its caller does not have, or if dlock cannot
- * tell. dlock runs any command, reads configuration and writes files that its environment names, so
- * it would hand such rights to every user of the host. */
+ * tell. dlock runs any command, reads configuration and writes files that the environment names, so
+ * it would give such rights to every user of the host. */
 static bool has_borrowed_rights(struct errmsg *why)
 {
     uid_t user, effective_user, saved_user;
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 
     struct options options;
     struct errmsg why = {""};
-    if (has_borrowed_rights(&why)) { /* before any input of the caller is read */
+    if (has_borrowed_rights(&why)) { /* before dlock reads any input of its caller */
         const struct messages plain = {.notify = {.fd = -1}, .waited = {-1}};
         return fail(&plain, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED, "%s", why.text);
     }

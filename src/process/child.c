@@ -1,12 +1,13 @@
-/* dlock, the command and its descendants are one process group on one terminal. Who sends signals,
- * and what dlock does with them:
+/* dlock, the command and the command's descendants form one process group on one terminal. Who
+ * sends signals, and what dlock does with them:
  *
- *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end), to the group -> the command has
- *       the signal already. If it has left the group (timeout, setsid), dlock passes it on.
- *   the terminal, at its end, to the leader of its session alone -> if dlock is the leader
- *       (exec dlock, ssh -t HOST dlock), dlock passes the signal on.
- *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU) -> dlock passes
- *       the signal on; without dlock it would have ended the command.
+ *   the terminal, to the group (Ctrl-C, Ctrl-\, Ctrl-Z, a new window size, a hangup) -> the command
+ *       has already received the signal. If the command has left the group (timeout, setsid), dlock
+ *       passes the signal on.
+ *   the terminal, at a hangup, to the session leader alone -> if dlock is the leader (exec dlock,
+ *       ssh -t HOST dlock), dlock passes the signal on.
+ *   the kernel, to dlock alone (an alarm(2) set before dlock was executed, SIGXCPU) -> dlock passes
+ *       the signal on, because without dlock the signal would have ended the command.
  *   a process, to dlock alone -> dlock passes the signal on. The process may have sent it to the
  *       whole group (kill %1 in a shell, systemd's KillMode=control-group). dlock cannot tell, and
  *       the command then receives the signal twice.
@@ -14,18 +15,19 @@
  *       Otherwise a command whose TERM handler ends with `kill 0` would receive TERM forever. dlock
  *       cannot recognize a sender that has already ended.
  *
- * If a signal ends the command, and dlock has received it from another sender, dlock dies of that
- * signal after it has released the lock. Otherwise a shell would continue its loop after Ctrl-C,
- * and systemd would report a unit that it has stopped as failed. dlock may read the end of the
- * command before the signal. But the kernel sends a group's signal to every process of the group
- * before it reports that one of them has ended, so dlock reads signals once more after the end.
+ * If the command dies of a signal that dlock has also received, and that the command itself did not
+ * send, dlock releases the lock and then dies of the same signal. Otherwise a shell would continue
+ * its loop after Ctrl-C, and systemd would report a unit as failed that systemd itself has stopped.
+ * dlock may learn of the command's end before it reads the signal. But the kernel sends a group's
+ * signal to every process of the group before it reports that one of them has ended, so dlock reads
+ * signals once more after the command's end.
  *
  * A shell regards a job as stopped only when all its processes are stopped. So dlock stops itself
  * if the command has stopped and the stop was meant for the whole group: Ctrl-Z, an editor that
  * sends SIGTSTP to its group, a read from the terminal in the background. If the command handles
  * SIGTSTP and keeps running, dlock keeps watching it. dlock does not stop if only the command is
- * stopped (SIGSTOP, a debugger): the sender may continue the command alone, and nothing would watch
- * it. Orders in which a stop can happen:
+ * stopped (SIGSTOP, a debugger): the sender may continue the command alone, and a stopped dlock
+ * would not watch the command. Orders in which a stop can happen:
  *
  *   1. SIGTSTP to both -> the command stops -> dlock stops. dlock may see the signal or the stop
  *      first. dlock does not follow a stop that is older than stop_window.
@@ -34,8 +36,8 @@
  *   3. dlock is continued alone -> dlock continues the command.
  *   4. The command is continued alone -> with --tree the guard continues dlock;
  *      without --tree no process can (the manual says so).
- *   5. dlock is in a script that was stopped too, so the shell has already taken the terminal back
- *      -> dlock need not stop, and continues. */
+ *   5. dlock runs in a script that was also stopped, so the shell has already taken the terminal
+ *      back -> dlock does not have to stop, and continues. */
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
@@ -179,10 +181,10 @@ static void notice_exec(struct child *child)
         fd_close(&child->exec_fd);
 }
 
-/* A process that is killed during exec closes its descriptors before it can be reaped, as if exec
- * had succeeded; /proc shows that it has executed no program. If the command is not in /proc any
- * more, the guard of --tree may have reaped it, and be about to report how it ended: then this is
- * not known yet. */
+/* If the command's process is killed during exec, the pipe ends as if exec had succeeded, but /proc
+ * shows that the process has executed no program. If the command is no longer in /proc, the guard
+ * of --tree may have reaped the command, but not yet reported how it ended. Then the result is not
+ * known yet. */
 bool child_judge_start(const struct child *child, bool *started)
 {
     struct proc_stat stat;
@@ -208,8 +210,8 @@ static void own_child_changed(struct child *child, int status)
     if (!guarded) {
         note_change(child->page, status);
     } else if (ended && (WIFSIGNALED(status) || !atomic_load(&child->page->ended))) {
-        /* A guard that has ended can no longer report on the command, which the kernel is
-         * killing. */
+        /* The guard has ended, so it can no longer report on the command. The kernel is killing the
+         * command. */
         child->guard_lost = true;
         note_change(child->page, WIFEXITED(status) ? SIGKILL : status);
     }
@@ -264,15 +266,15 @@ void child_reap(struct child *child)
     while (child->plan->tree && drain_goes_on(&drain) &&
            recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
         continue;
-    notice_exec(child); /* before read_page(), which can then find out why exec failed */
+    notice_exec(child); /* before read_page(), so that it finds why exec failed */
     read_page(child);
 }
 
 /* Descendants whose parents have ended are children of dlock, so without children dlock has no
- * descendants. The kernel reports that in one call, whereas a walk can miss a process that changes
- * its parent meanwhile. A walk is only needed if dlock has children from before the command, if a
- * debugger keeps a child from being reaped, or while the guard still runs, because the guard is
- * also a child of dlock. */
+ * descendants. The kernel reports in one call that dlock has no children, whereas a walk can miss a
+ * process whose parent changes meanwhile. A walk is only needed if dlock has children from before
+ * the command, if a debugger keeps a child from being reaped, or while the guard still runs,
+ * because the guard is also a child of dlock. */
 struct tree_count child_left(struct child *child)
 {
     struct tree_count left = {.known = true};
@@ -297,7 +299,7 @@ struct tree_count child_left(struct child *child)
 void child_signal(const struct child *child, int number)
 {
     if (child->ended)
-        return; /* reaped: another process may have its pid */
+        return; /* the child was reaped, so another process may have its pid */
     if (child->plan->tree)
         (void)!send(child->guard_fd, &number, sizeof number, MSG_NOSIGNAL | MSG_DONTWAIT);
     else
@@ -305,8 +307,8 @@ void child_signal(const struct child *child, int number)
 }
 
 /* If /proc shows no process, signals at least our own child. That child may be the guard of --tree.
- * The guard blocks a stop signal, so that goes to the command. SIGKILL goes to the guard, because a
- * guard that outlives its tree may hang. */
+ * The guard blocks stop signals, so a stop signal goes to the command. SIGKILL goes to the guard,
+ * because a guard that outlives its tree may hang. */
 void child_signal_tree(struct child *child, int number, struct deadline until)
 {
     if (tree_signal(&child->tree, number, until).found > 0 || child->ended)
@@ -319,8 +321,8 @@ void child_signal_tree(struct child *child, int number, struct deadline until)
 
 /* --- job control --------------------------------------------------------- */
 
-/* How long after SIGTSTP a stop of the command still counts as its effect: the command may
- * restore the screen first. */
+/* If the command stops within this time after SIGTSTP, the stop counts as an effect of SIGTSTP. The
+ * command may need the time to restore the screen first. */
 static const struct duration stop_window = {2 * NS_PER_S};
 
 /* True if /proc shows that the command is stopped at this moment. */
@@ -347,7 +349,7 @@ static bool is_from_others(const struct child *child, const struct signal_event 
     if (event->number == SIGCHLD)
         return false;
     if (event->sender == child->pid || event->sender == child->command)
-        return false; /* the guard, to wake dlock, or the command, perhaps reaped already */
+        return false; /* sent by the guard, which wakes dlock, or by the command */
     if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
         say_verbose(child->plan->out, "%s was not passed on: the command itself sent the signal",
                     signame_format(event->number, name, sizeof name));
@@ -408,7 +410,7 @@ static bool was_for_the_group(const struct child *child, int number)
 {
     sigset_t pending;
 
-    /* SIGTTIN and SIGTTOU are blocked: if they were sent to the whole group, they are pending
+    /* dlock blocks SIGTTIN and SIGTTOU. So if the signal was sent to the whole group, it is pending
      * for dlock too. */
     if (number == SIGTTIN || number == SIGTTOU)
         return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
@@ -424,7 +426,7 @@ void child_stop_with_command(struct child *child)
         return;
     bool follow = was_for_the_group(child, number);
     if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
-        child->stopped_by = 0; /* already followed, or too late to follow */
+        child->stopped_by = 0; /* dlock follows the stop now, or it is too late to follow */
     if (follow && is_stopped(child)) {
         child->resumed = true;
         signals_stop_here(number);

@@ -1,41 +1,43 @@
 /* dlock may die of something that no process can catch: SIGKILL, the OOM killer, a crash. The
- * kernel then kills the command (PR_SET_PDEATHSIG), but not the command's descendants. A guard,
- * which is a second process that outlives dlock, kills those. The guard shares dlock's open lock
+ * kernel then kills the command (PR_SET_PDEATHSIG), but not the command's descendants. So a guard,
+ * a second process that outlives dlock, kills the descendants. The guard shares dlock's open lock
  * file, so a file lock stays held until the guard has ended.
  *
- * With --tree the guard is the child of dlock, the parent of the command and the reaper of the
- * tree, and misses no process:
+ * With --tree the guard is dlock's child and the command's parent. It is also the reaper of the
+ * tree, so it misses no process:
  *
  *   dlock is killed -> the socket ends, and the guard kills the tree.
- *   dlock is killed while it stops or kills the tree -> the same: dlock signals the processes below
- *       the guard, but not the guard, which could do nothing after a SIGSTOP.
- *   the guard is killed -> the kernel kills the command, whose descendants become dlock's,
- *       and dlock kills them (run/supervise.c).
+ *   dlock is killed while it stops or kills the tree -> the guard kills the tree. dlock signals
+ *       only the processes below the guard, because a guard stopped by SIGSTOP could do nothing.
+ *   the guard is killed -> the kernel kills the command. The command's descendants become dlock's
+ *       children, and dlock kills them (run/supervise.c).
  *   both are killed at once -> the kernel kills the command; its descendants live on.
  *
- * This guard blocks all signals: the terminal's signals reach the command anyway, and dlock
- * sends the signals that it passes on through the socket.
+ * The guard of --tree blocks all signals. The terminal's signals reach the command anyway, and
+ * dlock passes other signals on through the socket.
  *
- * Without --tree the guard runs beside the command. Init becomes the parent of a killed
- * dlock's descendants, and /proc no longer shows their descent. The guard recognizes such
- * a descendant by one of two marks:
+ * Without --tree the guard runs beside the command. When dlock is killed, its children become
+ * children of init, and /proc no longer shows that they descend from dlock. The guard recognizes
+ * dlock's descendants by one of two marks:
  *
- *   the guard has seen the process below dlock: the guard looks from time to time, and remembers.
+ *   the guard has seen the process below dlock: the guard looks there from time to time, and
+ *       remembers what it sees.
  *   the DLOCK_HELD of the process begins with the command's DLOCK_HELD, whose last line names this
  *   dlock's lock, and the process is no older than dlock.
  *
- * A process escapes if it has cleared its environment and was never seen, or if dlock is killed
- * before it has started the guard. The guard of --tree costs a run of `true` a third of its time;
- * this guard starts only after the command has run for 30 ms (run/supervise.c), so it costs a short
- * command nothing.
+ * A process escapes if it has cleared its environment and the guard has never seen it, or if dlock
+ * is killed before it has started the guard. The guard of --tree takes a third of the time of a run
+ * of `true`. The guard beside the command starts only after the command has run for 30 ms
+ * (run/supervise.c), so it does not slow down a short command.
  *
  *   dlock is killed -> the kernel wakes the guard, which kills the processes until none is left.
  *   dlock stops the command -> dlock kills the same processes; the guard waits.
- *   dlock is killed while it kills them -> the guard kills the processes that dlock has stopped.
- *   the command ends -> dlock dismisses the guard on the page, releases the lock, and only then
- *       kills the guard, because the guard's end takes processor time, which the server and the
- *       next waiter need at that time. A guard that outlived dlock would remain as a zombie
- *       in a container whose pid 1 does not reap.
+ *   dlock is killed while it kills the processes -> the guard kills the rest, even those that dlock
+ *       has stopped.
+ *   the command ends -> dlock dismisses the guard (guard_page), releases the lock, and only then
+ *       kills the guard: ending a process takes processor time, which the server and the next
+ *       waiter need during the release. In a container whose pid 1 does not reap, a guard that
+ *       outlived dlock would remain a zombie.
  *   dlock is killed after it has dismissed the guard -> the guard ends, and kills nothing.
  *   the guard is killed -> dlock continues without it. */
 #include "process/process_int.h"
@@ -51,7 +53,8 @@
 
 enum { WAKE_UP = SIGUSR1 };
 
-/* How often a guard looks at the processes of a living dlock, and kills those of a dead one. */
+/* The first and the longest interval at which a guard looks for processes while dlock lives, and
+ * kills them after dlock has died. */
 static const struct duration look_first = {100 * NS_PER_MS};
 static const struct duration look_most = {10 * NS_PER_S};
 static const struct duration kill_first = {5 * NS_PER_MS};
@@ -68,8 +71,8 @@ struct guard {
     const char *held; /* the command's DLOCK_HELD */
 };
 
-/* Kills the processes that /proc shows. If it shows none, kills at least the command of --tree,
- * which the kernel does not kill as long as this guard lives. */
+/* Kills the processes that /proc shows. If /proc shows none, kills at least the command of --tree,
+ * because the kernel does not kill that command as long as the guard lives. */
 static struct tree_count kill_tree(struct guard *guard)
 {
     struct tree_count killed = tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
@@ -80,7 +83,7 @@ static struct tree_count kill_tree(struct guard *guard)
 }
 
 /* Kills the tree until no process is left. Before each further try, find() looks for more
- * processes, and returns false if none is left, or none can be found. */
+ * processes, and returns false if none is left, or if none can be found. */
 __attribute__((noreturn)) static void kill_all(struct guard *guard, bool (*find)(struct guard *))
 {
     struct duration interval = kill_first;
@@ -114,7 +117,7 @@ void note_change(struct guard_page *page, int status)
 }
 
 /* Sends dlock a byte, which means that the page has changed. If the socket is full, dlock already
- * has a byte to read; if dlock is gone, the guard's main loop notices. */
+ * has a byte to read. If dlock is gone, the guard's main loop notices that. */
 static void tell(const struct guard *guard)
 {
     (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -125,12 +128,11 @@ static void command_changed(const struct guard *guard, int status)
     note_change(guard->page, status);
     if (WIFCONTINUED(status))
         kill(guard->dlock,
-             SIGCONT); /* dlock may have stopped with the command, which must not run alone */
+             SIGCONT); /* dlock may have stopped too, and the command must not run unwatched */
     tell(guard);
 }
 
-/* False if no child is left: the command has ended, and so have all descendants that became
- * the guard's children when their parents ended. */
+/* False if no child is left: the command and all adopted descendants have ended. */
 static bool reap(struct guard *guard)
 {
     for (struct drain drain = {0}; drain_goes_on(&drain);) {
@@ -147,7 +149,8 @@ static bool reap(struct guard *guard)
     return true;
 }
 
-/* Passes signals on: each int from dlock is a signal's number. False if dlock is gone. */
+/* Passes on the signals that dlock sends; each is an int, the signal's number. False if dlock is
+ * gone. */
 static bool pass_on(struct guard *guard)
 {
     struct drain drain = {0};
@@ -195,10 +198,9 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
     _exit(0);
 }
 
-/* Waits until the command's process has started, or the guard has ended. If the guard has ended, no
- * command runs, and the guard's exit status is the errno. The guard's byte only wakes dlock; the
- * page decides, because what the guard wrote last stays visible after its end. Returns 0 or the
- * errno. */
+/* Waits until the guard has started the command's process, or has ended. A guard that cannot start
+ * the process exits with the errno. The guard's byte only wakes dlock; the result is on the page,
+ * which stays readable after the guard's end. Returns 0 or the errno. */
 static int wait_for_command(struct child *child)
 {
     struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};
@@ -264,10 +266,10 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
     return getppid() == guard->dlock;
 }
 
-/* Adds to the tree the processes whose DLOCK_HELD marks them as descendants of the command. This
- * takes time, so kill_all() first kills the processes that the guard has already seen. False if
- * there is no /proc to search: otherwise the guard would never end, and would keep a file lock
- * forever. */
+/* Adds to the tree the processes whose DLOCK_HELD marks them as descendants of the command. The
+ * search takes time, so kill_all() first kills the processes that the guard has already seen.
+ * Returns false if there is no /proc to search. Otherwise the guard would never end, and would keep
+ * a file lock forever. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

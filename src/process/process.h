@@ -17,24 +17,24 @@
 struct command {
     const char *const *argv;
     const struct environment *environment;
-    const struct signals *signals; /* dlock reads them for itself and the command */
+    const struct signals *signals; /* dlock reads signals for itself and for the command */
     const struct messages *out;
-    bool tree; /* under a guard that misses no descendant (--tree) */
+    bool tree; /* run the command under a guard that misses no descendant (--tree) */
 };
 
 struct child {
     const struct command *plan;
     pid_t pid;          /* our own child: the command, or its guard */
     pid_t command;      /* the command's pid */
-    int exec_fd;        /* readable when exec has ended; -1: dlock has noticed that */
+    int exec_fd;        /* readable once exec has ended; -1 after dlock has noticed the end */
     int guard_fd;       /* socket to the guard, readable when the guard has written; -1: none */
-    pid_t orphan_guard; /* the guard beside the command; -1: none */
-    struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
-    struct tree tree;        /* our descendants, except children from before the command */
+    pid_t orphan_guard; /* the guard that runs beside the command; -1: none */
+    struct guard_page *page; /* memory shared with the child; child_close() unmaps it */
+    struct tree tree;        /* our descendants, except children that are older than the command */
 
-    int stopped_by;     /* the signal that stopped the command, until dlock acted on it; or 0 */
+    int stopped_by;     /* the signal that stopped the command; 0: none, or dlock has acted on it */
     int stops;          /* how often the command has been stopped */
-    bool command_ended; /* with --tree, its descendants may be left */
+    bool command_ended; /* the command has ended; with --tree, its descendants may still run */
     bool ended;         /* the command has ended; with --tree, all its descendants too */
     bool childless;     /* dlock had no child of any kind at the last child_reap() */
     bool guard_lost;    /* the guard was killed, and the command with it; descendants may be left */
@@ -51,17 +51,16 @@ struct child {
  * because it is the first process of a new pid namespace (unshare -p without -f). */
 #define EXEC_UNSEEN ECHILD
 
-/* Starts a process that executes the command (found along our PATH) in dlock's process group
- * and on its terminal, with the signal mask and dispositions that dlock was started with, and
- * without dlock's descriptors. Does not wait for exec. The kernel kills the command if the
- * calling thread ends. Descendants whose parents end become children of dlock or of the guard.
- * What `plan` points to must not change until child_close(). False with *why set: nothing was
- * started. */
+/* Starts a process that executes the command (found in our PATH) in dlock's process group and on
+ * its terminal, with the signal mask and dispositions that dlock was started with, and without
+ * dlock's descriptors. Does not wait for exec. The kernel kills the command if the calling thread
+ * ends. Descendants whose parents end become children of dlock or of the guard. What `plan` points
+ * to must not change until child_close(). False with *why set: nothing was started. */
 bool child_start(struct child *child, const struct command *plan, struct errmsg *why);
 
-/* Starts the guard beside the command, which kills the command's descendants if dlock is killed, as
- * far as the guard can find them. Does nothing with --tree. `held` is the command's DLOCK_HELD. No
- * other thread may run yet. False with errno set: the caller may try again. */
+/* Starts a guard beside the command. If dlock is killed, this guard kills those of the command's
+ * descendants that it can find. Does nothing with --tree. `held` is the command's DLOCK_HELD. No
+ * other thread may be running yet. False with errno set: the caller may try again. */
 bool child_guard_orphans(struct child *child, const char *held);
 
 /* Reaps children that have ended (the command, adopted descendants), notices the end of exec, and
@@ -69,30 +68,30 @@ bool child_guard_orphans(struct child *child, const char *held);
 void child_reap(struct child *child);
 
 /* False if it is not known yet whether exec has succeeded. Otherwise *started says whether the
- * command started, as far as child_reap() has noticed; it is false if a signal has already ended
- * the command, because that may have happened during exec. */
+ * command started, as far as child_reap() has noticed. *started is false if a signal has already
+ * ended the command, because that may have happened during exec. */
 bool child_judge_start(const struct child *child, bool *started);
 
 /* Notices that the command has ended even if a debugger that traces it has yet to reap it. */
 void child_find_unreaped(struct child *child);
 
-/* Reaps as child_reap(), and counts the descendants that are left, as far as dlock can see. */
+/* Reaps like child_reap(), then counts the remaining descendants that dlock can see. */
 struct tree_count child_left(struct child *child);
 
 /* Sends the signal to the command and to every descendant of ours that is found before
  * `until`, and continues the stopped ones; see tree_signal(). */
 void child_signal_tree(struct child *child, int number, struct deadline until);
 
-/* Passes the signals that were sent to dlock alone on to the command, within the limits of
- * struct drain. True if a child has changed its state: SIGCHLD was among them. */
+/* Passes the signals that were sent to dlock alone on to the command, within the limits of struct
+ * drain. True if SIGCHLD was among the signals: a child has changed its state. */
 bool child_pass_signals_on(struct child *child);
 
-/* If the terminal has stopped the command, stops dlock too, and returns after both were
- * continued. So the shell sees a stopped job, and fg continues it. */
+/* If the terminal has stopped the command, stops dlock too, so that the shell sees a stopped job.
+ * Returns after both were continued (fg). */
 void child_stop_with_command(struct child *child);
 
-/* From now on the guard beside the command kills nothing: processes that the command has left are
- * meant to stay. The guard ends with dlock, or in child_close(). */
+/* From now on the guard beside the command kills nothing, because processes that the command has
+ * left behind are meant to stay. The guard ends with dlock, or in child_close(). */
 void child_dismiss_guard(const struct child *child);
 
 void child_close(struct child *child);
@@ -106,8 +105,8 @@ void process_kill_child(pid_t pid);
  * descriptors that dlock was started with, except stderr.
  *
  * If stderr is a pipe that `target` does not have open, as in $(dlock --attach ... 2>&1), the
- * reader of the pipe would wait for this process. So the target's stderr replaces it, or
- * /dev/null if `target` is 0. False with errno set. */
+ * reader of the pipe would wait for this process. So our stderr is replaced by the target's stderr,
+ * or by /dev/null if `target` is 0. False with errno set. */
 bool daemonize(pid_t target, bool keep_directory);
 
 #endif

@@ -23,7 +23,7 @@ bool pids_add(struct pids *pids, pid_t pid)
     if (added != NULL)
         *added = pid;
     else
-        pids->short_of_memory = true; /* a later walk, with fewer processes, finds it */
+        pids->short_of_memory = true; /* a later walk finds the process */
     return added != NULL;
 }
 
@@ -58,9 +58,9 @@ static bool list_threads(pid_t pid, struct pids *threads)
     return proc_list(path, threads);
 }
 
-/* Reads until the text ends with a newline or `size` is reached: one read may return a part
- * of the line, which would mean something different. A newline may be in a process's name,
- * so the text may have several lines. False, with text "", if nothing can be read. */
+/* Reads until the text ends with a newline or `size` is reached, because one read(2) may return
+ * only part of the line, which would be misread. A process's name may contain a newline, so the
+ * text may have several lines. False, with text "", if nothing can be read. */
 static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -78,9 +78,9 @@ static bool read_file(const char *path, char *text, size_t size)
     return length >= 0 && used > 0;
 }
 
-/* The numbers of the fields, as in proc(5). State comes first after the command's name. The
- * name is in parentheses and may contain any character, even a newline, so the fields cannot
- * be read as a line. */
+/* The numbers of the fields, as in proc(5). The state is the first field after the command's name.
+ * The name is in parentheses and may contain any character, even a newline, so the fields cannot be
+ * read as a line. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_FLAGS = 9, FIELD_THREADS = 20, FIELD_START = 22 };
 enum { FORKED_NO_EXEC = 0x40 }; /* PF_FORKNOEXEC of Linux */
 
@@ -120,8 +120,8 @@ static bool is_zombie(const struct proc_stat *stat)
     return stat->state == 'X' || stat->state == 'Z';
 }
 
-/* The first thread is a zombie after its end as long as other threads run. Other threads
- * become zombies if a debugger does not reap them. */
+/* After its end, the first thread of a process stays a zombie as long as other threads run. Other
+ * threads become zombies if a debugger does not reap them. */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
 {
     struct pids threads = {0};
@@ -202,8 +202,8 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines)
     return has;
 }
 
-/* Reads the file up to the delimiter, or to its end; the caller frees the text. NULL if there is no
- * such file, or if memory is short. */
+/* Reads the file up to the delimiter or the end of the file. The caller frees the text. NULL if
+ * there is no such file, or if memory is short. */
 static char *read_until(const char *path, int delimiter)
 {
     FILE *file = fopen(path, "re");
@@ -232,8 +232,8 @@ bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number)
     return found;
 }
 
-/* A container manager may mount its own file over the kernel's boot_id: that file is on another
- * file system. */
+/* A container manager may mount its own file over the kernel's boot_id. Such a file is not on the
+ * proc file system. */
 void proc_boot_id(char *text, size_t size)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";
@@ -248,8 +248,8 @@ void proc_boot_id(char *text, size_t size)
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* The number of our namespace of this kind, from a link such as pid:[4026531836]; 0: unknown.
- * stat(2) has the same number, and takes three times as long. */
+/* The number of the namespace that a link such as pid:[4026531836] names, or 0 if it is unknown.
+ * stat(2) returns the same number, but takes three times as long. */
 static int64_t namespace_number(const char *path)
 {
     char target[64];
@@ -259,9 +259,8 @@ static int64_t namespace_number(const char *path)
     return number != NULL ? strtoll(number + 1, NULL, 10) : 0;
 }
 
-/* Source: time_namespaces(7). timens_offsets describes the namespace that children will be in. A
- * process that has created a time namespace may itself stay in the first one until it forks or
- * executes a program. */
+/* Source: time_namespaces(7). timens_offsets describes the namespace of future children. A process
+ * that has created a time namespace may itself still be in the first one. */
 static int64_t read_boot_offset(void)
 {
     static const int64_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
@@ -310,7 +309,7 @@ bool proc_pid_space_is_first(void)
 
 /* --- children ------------------------------------------------------------ */
 
-/* Adds the children that one thread of `pid` forked. False if there is no list of them. */
+/* Adds the children that one thread of `pid` forked. False if /proc has no such list. */
 static bool list_children_of(pid_t pid, pid_t thread, struct pids *children)
 {
     char path[64];

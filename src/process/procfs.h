@@ -8,31 +8,31 @@
 #include <sys/types.h>
 
 struct proc_stat {
-    char name[16]; /* of the program, truncated */
+    char name[16]; /* the program's name, truncated */
     char state;    /* R, S, D, T, Z, ... */
-    bool executed; /* true if it has executed a program since its fork */
+    bool executed; /* true if the process has executed a program since its fork */
     pid_t parent;
     int threads;
-    /* In clock ticks since boot, the same in all time namespaces. A later process with
-     * the same pid has another start time. */
+    /* The start time in clock ticks since boot, the same in all time namespaces. A later process
+     * with the same pid has a different start time. */
     int64_t start;
 };
 
 /* A process, distinguished from a later process with the same pid. */
 struct process_id {
     pid_t pid;
-    int64_t start; /* of struct proc_stat */
+    int64_t start; /* as in struct proc_stat */
 };
 
 /* Reads /proc/PID/stat; pid 0 is this process. False if there is no such process. */
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
-/* True if all threads of the process are zombies: it has ended, even if its parent does not
- * reap it. *stat is what proc_stat_read() has read of the process. */
+/* True if all threads of the process are zombies: the process has ended, even if its parent does
+ * not reap it. *stat is from proc_stat_read(). */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat);
 
 enum process_life {
-    PROCESS_UNKNOWN, /* of another host or pid namespace */
+    PROCESS_UNKNOWN, /* the process is on another host or in another pid namespace */
     PROCESS_HIDDEN,  /* the pid is in use; /proc does not show by which process (hidepid=) */
     PROCESS_LIVES,
     PROCESS_ENDED,
@@ -53,18 +53,19 @@ struct proc_ancestry {
     struct proc_stat stat;
 };
 
-/* The first call reads the process itself, each further call the next ancestor. False if
- * there is no other ancestor, or if it is not visible. */
+/* The first call reads the process itself, each further call the next ancestor. False if there is
+ * no further ancestor, or if /proc does not show it. */
 bool proc_next_ancestor(struct proc_ancestry *at);
 
-/* True if the process is `id`, or a descendant of it. */
+/* True if `pid` is the process `id` or one of its descendants. */
 bool proc_descends_from(pid_t pid, struct process_id id);
 
-/* True if the process was executed with a variable `name` in its environment whose first
- * lines are `lines`. False if this process may not read that environment. */
+/* True if the process was executed with an environment variable `name` whose value begins with the
+ * lines `lines`. False if this process may not read that environment. */
 bool proc_environ_has(pid_t pid, const char *name, const char *lines);
 
-/* The first number after `word` in the fdinfo of one of our open files, proc(5). */
+/* Reads the first number after `word` in the fdinfo of our open file `fd` (proc(5)). False if
+ * fdinfo has no such word. */
 bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number);
 
 /* The id of this boot; "" if it is not available. A container manager may provide an id that
@@ -79,14 +80,14 @@ int64_t proc_boot_offset(void);
  * same number at the same time. 0: unknown. */
 int64_t proc_pid_space(void);
 
-/* True in the pid namespace that the system was booted with, the only one in which the kernel
- * shows everything about every process. False if it is not known. */
+/* True if this process is in the pid namespace that the system was booted with, the only one in
+ * which the kernel shows everything about every process. False if that is not known. */
 bool proc_pid_space_is_first(void);
 
 struct pids {
     pid_t *list; /* the caller frees it */
     size_t count, room;
-    bool short_of_memory; /* some are left out */
+    bool short_of_memory; /* some pids are missing */
 };
 
 /* Adds a pid. False if memory is short. */

@@ -10,16 +10,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The signals that end a process by default, but not those by which the kernel reports a
- * fault in this process. signals_open() adds the real-time signals. */
+/* The signals that end a process by default, except those by which the kernel reports a fault in
+ * this process. signals_open() adds the real-time signals. */
 static const int ending[] = {SIGTERM, SIGINT,    SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, SIGABRT,
                              SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR,  0};
 static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP, 0};
 static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU, 0};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ, 0};
 
-/* dlock does not block ignored signals (nohup, a shell's background job): the kernel queues
- * a blocked signal even if it is ignored, and the signal would end dlock. */
+/* dlock does not block ignored signals (nohup, a shell's background job), because the kernel queues
+ * a blocked signal even if it is ignored, and the signal would then end dlock. */
 static void read_ignored(sigset_t *ignored)
 {
     struct sigaction action;
@@ -37,8 +37,8 @@ static void add(sigset_t *set, const int *numbers, const sigset_t *ignored)
             sigaddset(set, *numbers);
 }
 
-/* Blocks the signals of the set, which the descriptor reports, and others, which nothing reports.
- * The mask from before goes to *original, unless that is NULL. */
+/* Blocks the signals in `set`, which the descriptor then reports, and those in `others`, which are
+ * not reported. Stores the previous mask in *original unless that is NULL. */
 static bool listen_to(struct signals *signals, sigset_t *set, const int *others, sigset_t *original,
                       struct errmsg *why)
 {

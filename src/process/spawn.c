@@ -1,37 +1,39 @@
-/* Starts the command's process; and makes a forked process a daemon, which leaves the session.
+/* Starts the command's process. Also turns a forked process into a daemon (daemonize()).
  *
  * A virus scanner (fanotify) or a file system that hangs can keep the command's process in exec(3)
  * for any length of time. dlock does not wait for exec, so the deadline and signals can end the
  * process before the command runs. Until exec the process shares dlock's memory, because copying
- * the page tables takes a tenth of the whole run of a short command. (vfork(2) shares it too, but
- * suspends dlock.) Who owns what of that memory until exec has ended:
- *   the process   its stack, and page->exec_errno. It writes nothing else.
- *   dlock         the rest. It does not change what the process reads: the plan, PATH.
- *                 errno is dlock's as well, so the process makes calls that can fail through raw().
+ * the page tables takes a tenth of the whole run of a short command. (vfork(2) also shares the
+ * memory, but suspends dlock.) Who owns which part of that memory until exec has ended:
+ *   the process   its stack and page->exec_errno. The process writes nothing else.
+ *   dlock         the rest. dlock does not change what the process reads: the plan, PATH.
+ *                 errno is dlock's too, so the process makes calls that can fail through raw().
  *
- * Only the process has the write end of a pipe, and exec closes that end. So the pipe ends when
- * exec has succeeded, or when the process has ended in any way. child->exec_fd is the read end,
- * which dlock closes once the pipe has ended. Orders of events:
+ * Only the command's process keeps the write end of a pipe, and exec closes that end. So the pipe
+ * ends when exec has succeeded, or when the process has ended in any way. child->exec_fd is the
+ * read end, which dlock closes once the pipe has ended. Orders of events:
  *
  *   exec succeeds -> the pipe ends -> dlock reports the start (READY=1).
  *   exec succeeds, and the command ends before dlock looks -> dlock reports the start, then
  *       the end.
  *   exec fails -> page->exec_errno is written, the process exits, the pipe ends -> dlock
  *       reports no start, and exits with 126 or 127.
- *   the lease ends or is lost during exec -> dlock stops the process like a command. A stop
- *       signal that the command would ignore has no effect; SIGKILL follows at the deadline.
- *   a signal comes to dlock during exec -> dlock passes it on. By then the process has the
- *       signal mask that dlock was started with; a signal that came earlier was pending, and takes
- *       effect at once.
- *   a signal ends the process before dlock has seen the end of exec -> dlock reports no start:
- *       the command has hardly run, if at all.
+ *   the lease ends or is lost during exec -> dlock stops the process as it would stop the command.
+ *       A stop signal that the command would ignore has no effect, but SIGKILL follows at the
+ *       deadline.
+ *   a signal comes to dlock during exec -> dlock passes it on. During exec the process has the
+ *       signal mask that dlock was started with. An earlier signal stays pending until the process
+ *       restores that mask, and then takes effect at once.
+ *   a signal ends the process before dlock has seen the end of exec -> dlock reports no start,
+ *       because the command has hardly run, if at all.
  *   dlock is killed during exec -> the kernel kills the process (PR_SET_PDEATHSIG).
- *   dlock is killed before the process has requested PR_SET_PDEATHSIG -> the process sees another
- *       parent, and exits. The process does not see a parent outside of its pid namespace at all.
- *   the guard of --tree has started the process -> the same orders, and dlock has the pipe; the
- *       kernel kills the process if the guard is killed.
- *   the kernel does not end the killed process, which hangs -> dlock gives up as for a command. The
- *       process never returns to its stack, so dlock may unmap the stack. */
+ *   dlock is killed before the process has requested PR_SET_PDEATHSIG -> the process sees a
+ *       different parent, and exits. A process that cannot see its parent, because it is in a new
+ *       pid namespace, exits too.
+ *   the guard of --tree has started the process -> the same orders of events. dlock has the read
+ *       end of the pipe. If the guard is killed, the kernel kills the process.
+ *   the killed process hangs in the kernel -> dlock gives up, as it does for a command. The process
+ *       never returns to its stack, so dlock may unmap the stack. */
 #include "process/process_int.h"
 
 #include "util/fileutils.h"
@@ -51,9 +53,9 @@
 
 /* --- the command's process until exec --------------------------------------- */
 
-/* raw() is a system call that returns -errno, and does not touch errno. On other processors, and
- * with sanitizers, which have more state for each thread, the process is created by fork(2) and has
- * an errno of its own, so raw() may change errno. */
+/* raw() makes a system call, returns -errno if the call fails, and does not change errno. On other
+ * processors, and with sanitizers, which keep more state for each thread, fork(2) creates the
+ * process. Then the process has its own errno, so raw() may change errno. */
 #if defined __x86_64__ && defined __LP64__ && !defined SANITIZED
 enum { CAN_SHARE = true };
 static long raw(long number, long a, long b, long c)
@@ -91,8 +93,8 @@ static int raw_execve(const char *path, const char *const *argv, char *const *en
                      (long)(intptr_t)environment);
 }
 
-/* Returns, with the errno, only if the file could not be executed. Like execvpe(3), lets the shell
- * execute a script that names no interpreter. */
+/* Returns only if the file could not be executed; the result is the errno. Like execvpe(3), lets
+ * the shell execute a script that names no interpreter. */
 static int execute_file(const char *path, struct guard_page *page)
 {
     const char *const *argv = page->plan->argv;
@@ -114,8 +116,8 @@ static bool may_be_elsewhere(int error)
            error == ENODEV || error == ETIMEDOUT;
 }
 
-/* Tries the folders of PATH in turn, as execvpe(3) does; an empty one is the current folder.
- * Returns, with the errno, only if the command could not be executed. */
+/* Tries the folders of PATH in turn, as execvpe(3) does; an empty name means the current folder.
+ * Returns only if the command could not be executed; the result is the errno. */
 static int execute(struct guard_page *page)
 {
     const char *name = page->plan->argv[0];
@@ -166,7 +168,8 @@ __attribute__((noreturn)) static int become(void *data)
     _exit((int)status_of_exec(error));
 }
 
-/* A sandbox may forbid sharing memory, and valgrind cannot do it. */
+/* Falls back to fork(2) if memory cannot be shared: some sandboxes forbid that, and valgrind does
+ * not support it. */
 pid_t spawn(const struct command *plan, struct guard_page *page)
 {
     pid_t pid = -1;
@@ -199,7 +202,7 @@ void process_kill_child(pid_t pid)
 
 /* --- leaving the caller's session ----------------------------------------- */
 
-enum { FDS_MOST = 4096 }; /* how many to check if /proc does not list them */
+enum { FDS_MOST = 4096 }; /* how many descriptors to check if /proc does not list them */
 
 /* Everything that dlock opens is close-on-exec, so any other descriptor comes from its caller. */
 static void close_if_inherited(int fd)

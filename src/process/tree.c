@@ -5,13 +5,13 @@
  * lock. So the parent gets the signal first: a shell without a trap dies of it, and a shell with a
  * trap runs the trap. All processes are found and pinned before the first is signalled, because a
  * process that ends leaves its children to another parent. Of two siblings, the younger is
- * signalled first: in a pipeline it reads what the older one writes, and would mistake the end of
- * the older one for the end of the data.
+ * signalled first: in a pipeline the younger one reads what the older one writes, and would mistake
+ * the death of the older one for the end of the data.
  *
  * A kill first freezes the processes, parents before their children, so that none can fork any
- * more, and then ends them in the same order. A stop signal does not freeze them first: the kernel
- * reports a frozen process to its parent, and a parent that is a shell would take the terminal back
- * from the process. */
+ * more, and then ends them in the same order. Before a stop signal, dlock does not freeze the
+ * processes: the kernel reports a frozen process to its parent, and a parent that is a shell would
+ * take the terminal back from the process. */
 #include "process/tree.h"
 
 #include "util/array.h"
@@ -29,18 +29,19 @@
 
 enum {
     DEPTH_MOST = 128,  /* deeper than any intended tree; bounds the stack of a walk */
-    FREEZE_MOST = 200, /* walks that freeze a tree; then it is killed even if it still grows */
-    FIND_MOST = 4,     /* walks that find a tree; then it is signalled even if it still grows */
-    LEFT_MOST = 10,    /* walks that look for what is left */
+    FREEZE_MOST = 200, /* after so many walks, kills a tree even if it still grows */
+    FIND_MOST = 4,     /* after so many walks, signals a tree even if it still grows */
+    LEFT_MOST = 10,    /* most walks that look for remaining processes */
 };
 
-/* Walks that search a tree start only within this time; the last one may end later. */
+/* Before a stop signal, tree_signal() starts walks only during this time. The last walk may end
+ * later. */
 static const struct duration find_limit = {10 * NS_PER_MS};
 
-/* One process of another process's tree. */
+/* A member of another process's tree. */
 struct tree_member {
     struct process_id id;
-    bool met; /* by the walk that is under way */
+    bool met; /* true if the current walk has met the process */
 };
 
 /* A process that will be signalled. */
@@ -58,16 +59,16 @@ struct marks {
 struct walk {
     struct tree *tree;
     pid_t self;
-    int number;          /* sent to each process at once; 0: none */
-    struct marks *marks; /* NULL: no process is marked */
+    int number;          /* signal to send to each process when it is found; 0: none */
+    struct marks *marks; /* the processes found; NULL: they are not collected */
     struct deadline until;
     struct tree_count count;
 };
 
-/* The process whose children are looked at. */
+/* A process whose children the walk visits. */
 struct parent {
     pid_t pid;
-    int pidfd; /* -1: this process, or the kernel has no pidfds */
+    int pidfd; /* -1: the parent is this process, or there is no pidfd */
     int threads;
     int depth;
 };
@@ -91,8 +92,8 @@ static bool can_open_two(int fd)
     return both;
 }
 
-/* Opens a pidfd. Returns -1 with errno; Linux before 5.3, and some sandboxes, have no pidfds. A
- * pidfd never takes one of the last two descriptors. */
+/* Opens a pidfd. Returns -1 with errno set if that fails: Linux before 5.3 and some sandboxes have
+ * no pidfds. Always leaves two descriptors free for the walk. */
 static int pin(pid_t pid)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -104,7 +105,8 @@ static int pin(pid_t pid)
     return -1;
 }
 
-/* True if the pidfd's process has ended: then its pid may be reused, though the pidfd is open. */
+/* True if the process of the pidfd has ended. Then another process may already have its pid, even
+ * though the pidfd is open. */
 static bool has_ended(int pidfd)
 {
     struct pollfd fd = {.fd = pidfd, .events = POLLIN};
@@ -122,7 +124,7 @@ bool process_signal(int pidfd, pid_t pid, int number)
     return kill(pid, number) == 0;
 }
 
-/* Marks a process, and gives its pidfd to the marks. False if memory is short. */
+/* Adds a process to the marks, which then own its pidfd. False if memory is short. */
 static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
 {
     struct mark *mark = array_add(&marks->list, &marks->count, &marks->room, sizeof *mark);
@@ -150,7 +152,7 @@ static void signal_mark(const struct mark *mark, int number)
 
 /* --- the members of another process's tree ------------------------------- */
 
-/* Returns tree->count if the process is no member. */
+/* Returns the index of the member, or tree->count if the process is not a member. */
 static size_t find_member(const struct tree *tree, struct process_id id)
 {
     size_t at = 0;
@@ -173,13 +175,13 @@ bool tree_add(struct tree *tree, struct process_id id)
     return member != NULL;
 }
 
-/* Remembers a process that a walk has met. False if this walk has seen it before. */
+/* Remembers a process that a walk has met. False if the same walk has already met it. */
 static bool meets(struct tree *tree, struct process_id id)
 {
     size_t at = find_member(tree, id);
 
     if (at == tree->count && !tree_add(tree, id))
-        return true; /* no memory: the process is signalled now, and forgotten */
+        return true; /* no memory: the process is signalled now, but not remembered */
     bool first = !tree->members[at].met;
     tree->members[at].met = true;
     return first;
@@ -190,8 +192,8 @@ static bool meets(struct tree *tree, struct process_id id)
 static void walk_below(struct walk *walk, const struct parent *parent);
 
 /* True if the process that was read as `child` is a child of `parent`. The parent is checked after
- * the child was read: if it still lives, it also lived at that time. A parent that has ended has
- * left its children to this process. */
+ * the child was read: a parent that still lives also lived when the child was read. If the parent
+ * has ended, its children have become children of this process. */
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {
@@ -269,7 +271,7 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     struct pids children = {0};
 
     if (parent->depth >= DEPTH_MOST)
-        return; /* a later walk finds them, once processes above them have ended */
+        return; /* a later walk finds the children once processes above them have ended */
     proc_children_list(parent->pid, parent->threads, &children);
     for (size_t i = children.count; i > 0; i--)
         visit(walk, children.list[i - 1], parent, 0);
@@ -316,8 +318,8 @@ static struct tree_count walk(struct tree *tree, int number, struct marks *marks
 
 /* --- the whole tree ------------------------------------------------------ */
 
-/* Excepts the children that this process already has. Nearly always it has none, and waitid(2)
- * finds that out cheaply. */
+/* Adds the children that this process already has to the exceptions. Nearly always there are none,
+ * which waitid(2) finds out cheaply. */
 static bool except_children(struct tree *tree)
 {
     siginfo_t info;
@@ -377,7 +379,7 @@ void tree_reaped(struct tree *tree, pid_t pid)
         except->list[at] = except->list[--except->count];
 }
 
-/* A process may end during a walk; the next walk finds the children that it left. */
+/* A process may end during a walk. The next walk then finds its children. */
 struct tree_count tree_left(struct tree *tree)
 {
     struct tree_count left = {.ended = 1};
@@ -387,7 +389,8 @@ struct tree_count tree_left(struct tree *tree)
     return left;
 }
 
-/* Walks until a walk finds no more than the one before: a process may be forked meanwhile. */
+/* Repeats the walk until it finds no more processes than the walk before, because processes may be
+ * forked meanwhile. */
 struct tree_count tree_signal(struct tree *tree, int number, struct deadline until)
 {
     bool kills = number == SIGKILL;

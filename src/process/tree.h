@@ -1,12 +1,12 @@
 /* A process and all its descendants, found through /proc.
  *
  * This process is the reaper of its own descendants (PR_SET_CHILD_SUBREAPER), so a descendant whose
- * parent has ended becomes its child. Descendants of another process are reparented elsewhere: the
- * tree remembers each member that was seen, by its pid and start time.
+ * parent has ended becomes its child. Descendants of another process are reparented elsewhere, so
+ * the tree remembers the pid and start time of each member that was seen.
  *
- * Nothing but a thread of the tree is ever mistaken for a descendant: a walk pins each pid by a
- * pidfd(2) before it reads the parent or the start time, so a signal never reaches a later process
- * with the same pid. */
+ * No process outside the tree is ever mistaken for a descendant: a walk pins each pid by a pidfd(2)
+ * before it reads the parent or the start time, so a signal never reaches a later process with the
+ * same pid. */
 #ifndef DLOCK_PROCESS_TREE_H
 #define DLOCK_PROCESS_TREE_H
 
@@ -18,9 +18,9 @@
 #include <sys/types.h>
 
 struct tree {
-    struct process_id head; /* pid 0: this process, which does not belong to the tree itself */
-    struct pids except;     /* processes that do not belong to the tree, nor do their descendants */
-    pid_t guard;            /* does not belong to the tree, but its descendants do; 0: none */
+    struct process_id head; /* pid 0: this process; it does not itself belong to the tree */
+    struct pids except;     /* processes that, with their descendants, do not belong to the tree */
+    pid_t guard;            /* a process outside the tree whose descendants belong to it; 0: none */
 
     /* The members of another process's tree that were seen so far. The head comes first,
      * as long as it lives. */
@@ -35,11 +35,11 @@ struct tree {
 
 #define TREE_OWN ((struct tree){.spare = {-1, -1, -1}})
 
-/* Opens the tree of the process `head`, or of this process if head.pid is 0. Children that
- * this process already has do not belong to its tree: a process that executes dlock keeps its
- * children. (When they end, their own children become dlock's and cannot be distinguished
- * from the command's.) Reserves descriptors until the first tree_signal(). False with errno
- * set; call tree_close() in any case. */
+/* Opens the tree of the process `head`, or of this process if head.pid is 0. Children that this
+ * process already has do not belong to its tree: the program that executed dlock in its place may
+ * have started them. (When they end, their own children become dlock's, and dlock cannot tell those
+ * from the command's.) Reserves descriptors until the first tree_signal(). False with errno set;
+ * call tree_close() even then. */
 bool tree_open(struct tree *tree, struct process_id head);
 void tree_close(struct tree *tree);
 
@@ -52,7 +52,8 @@ void tree_free_spare(struct tree *tree);
 /* Adds a process to the tree of another process. False if memory is short. */
 bool tree_add(struct tree *tree, struct process_id id);
 
-/* Our child `pid` was reaped: this pid may now belong to a process of the tree. */
+/* Call this after our child `pid` was reaped: from now on a process of the tree may have this
+ * pid. */
 void tree_reaped(struct tree *tree, pid_t pid);
 
 /* True if `pid` is a descendant of this process and belongs to its tree. */
@@ -61,10 +62,10 @@ bool tree_has(const struct tree *tree, pid_t pid);
 /* The processes that a walk over the tree found alive. */
 struct tree_count {
     int found;
-    int ended;   /* had ended when the walk reached them: it may have missed their children */
-    pid_t first; /* one of those found, 0 if there is none */
-    bool known;  /* false: there is no /proc that could be walked. The first process of a pid
-                  * namespace then signals all others in it. */
+    int ended;   /* had ended when the walk reached them, so it may have missed children */
+    pid_t first; /* one of those found, or 0 if there is none */
+    bool known;  /* false: there is no /proc to walk. Then the first process of a pid namespace
+                  * signals all other processes in the namespace. */
 };
 
 /* Counts the processes that are left. A process that has ended does not count, even if it
@@ -85,17 +86,17 @@ static inline bool tree_is_gone(const struct tree_count *left)
  *
  * SIGKILL ends all of them, even if they fork faster than they can be walked. All are stopped
  * first, parents before their children, until a walk finds no more than the one before. Then no
- * process can fork any more, and all are killed. If some could still fork, the killed ones would
- * only make room for new ones.
+ * process can fork any more, and all are killed. If some processes could still fork, each kill
+ * would only make room for a new process.
  *
- * In another process's tree, the head is signalled too; this process never is. The walks miss a
- * process that a member forks and orphans between two walks, and a daemon that left the head's tree
- * before the first one. */
+ * In another process's tree, the head is signalled too. This process is never signalled. The
+ * walks miss a process that a member forks and orphans between two walks, and a daemon that left
+ * the tree before the first walk. */
 struct tree_count tree_signal(struct tree *tree, int number, struct deadline until);
 
-/* Sends the signal to one process; 0 only checks whether it can. Uses kill(2) if there is no
- * pidfd (-1), or if a sandbox refuses pidfd_send_signal(2) with any error. False with errno
- * set. */
+/* Sends the signal to one process; signal 0 only checks whether that is possible. Uses kill(2) if
+ * there is no pidfd (-1), or if a sandbox refuses pidfd_send_signal(2) with any error. False with
+ * errno set. */
 bool process_signal(int pidfd, pid_t pid, int number);
 
 #endif

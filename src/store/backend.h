@@ -2,8 +2,8 @@
  * code that implements it deals with sockets or files.
  *
  * Only one thread uses a backend at a time. A backend acquires one lock only: the lock named by the
- * first request passed to take(). It can look at any lock. Every call returns when its bound or the
- * backend's own limit for one call is reached, whichever comes first.
+ * first request passed to take(). It can look at any lock. Every call returns at the latest when
+ * the caller's bound or the backend's own limit for one call is reached.
  *
  * A "take" is one request to acquire the lock, whether the store grants or refuses it. Its take id
  * tells it apart from later requests by the same owner. */
@@ -45,8 +45,8 @@ enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
     const char *kind;           /* "redis" or "file", as in DLOCK_HELD_BACKEND */
-    const char *lock_dir;       /* the directory of its lock files; NULL: there is none */
-    const char *lock_file;      /* the only file that it locks; NULL: there is none */
+    const char *lock_dir;       /* the directory of the lock files; NULL: there is none */
+    const char *lock_file;      /* the only file that the store locks; NULL: there is none */
     bool never_calls;           /* the store never wakes waiters: they have to poll, which is not an
                                  * error */
     struct duration poll_least; /* the first polling interval for a held lock, unless the store
@@ -77,9 +77,9 @@ struct backend {
     /* Asks whether this process still holds the lock, and adopts a deadline that other processes
      * have moved (lease_adopt()). Never renews. If this backend has not acquired a lock, check(),
      * extend() and release() apply to the lock of another process, which they find by the lease's
-     * key and token. check() and extend() then fill in the lease's mode, slots and slot. LOCK_OK;
-     * LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; otherwise any result of take() except
-     * LOCK_HELD. */
+     * key and token. check() and extend() then fill in the lease's mode, slots and slot. Returns
+     * LOCK_OK; LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; otherwise any result of take()
+     * except LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct errmsg *);
 
     /* Makes the lease last for its TTL from now on, if this process still holds the lock. The TTL
@@ -88,17 +88,17 @@ struct backend {
     enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound,
                                struct errmsg *);
 
-    /* If several stores keep a lock together: raises this store's fence to at least the lease's, if
-     * this process still holds the lock. Same results as check(). NULL: this backend is never one
-     * of several. */
+    /* For a store that keeps a lock together with others. Raises the store's fence to at least the
+     * lease's fence, if this process still holds the lock. Same results as check(). NULL: this
+     * backend is never one of several. */
     enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound,
                                     struct errmsg *);
 
-    /* Compare-and-delete: a lock that another owner holds is never touched. If the lease's hold
+    /* Compare-and-delete: a lock that another owner holds is never released. If the lease's hold
      * (--hold-at-least) ends in the future, the lock stays until then, and other processes find it
-     * held. For a lock that another process acquired, the hold is the one that that process
-     * requested. After LOCK_UNAVAILABLE the caller may repeat release(); if the previous call
-     * removed the lock and only its answer was lost, nothing more is removed.
+     * held. For a lock that another process acquired, the --hold-at-least of that process applies.
+     * After LOCK_UNAVAILABLE the caller may repeat release(); if the previous call removed the lock
+     * and only its answer was lost, nothing more is removed.
      *
      * lease->end is recorded as the end of the run, and only once, even if release() is repeated.
      * If the lock is released but the end could not be written, `warning` says why. Same results as
@@ -107,8 +107,8 @@ struct backend {
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound,
                                 struct errmsg *);
 
-    /* Looks at the lock without changing anything: LOCK_OK with *state filled in, which the caller
-     * frees with lock_state_free(). If the look fails because the lock has a newer format,
+    /* Looks at the lock without changing anything. LOCK_OK: *state is filled in, and the caller
+     * frees it with lock_state_free(). If the look fails because the lock has a newer format,
      * state->newer is set. */
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound,
                              struct errmsg *);
@@ -119,11 +119,11 @@ struct backend {
     enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *,
                               struct errmsg *);
 
-    /* Looks at the lock and removes it in one step, whoever holds it. LOCK_OK with *was set to the
-     * state before the removal, which the caller frees; if *was has no owners, there was no lock.
-     * Takes effect once for each backend and key: if an unanswered call (LOCK_UNAVAILABLE) did
-     * remove the lock, a second call returns what was removed, and leaves the next holder alone.
-     * NULL: the lock cannot be removed. */
+    /* Looks at the lock and removes it in one step, whoever holds it. LOCK_OK: *was is the state
+     * before the removal, which the caller frees; if *was has no owners, there was no lock. Takes
+     * effect once for each backend and key: if an unanswered call (LOCK_UNAVAILABLE) did remove the
+     * lock, a second call returns what was removed, and leaves the next holder alone. NULL: the
+     * lock cannot be removed. */
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was,
                                       struct bound, struct errmsg *);
 
@@ -135,14 +135,14 @@ struct backend {
                               struct errmsg *);
 
     /* Looks at all locks that the listing selects, in the order of their keys, and calls its
-     * visit() for each. The bound applies to each step. LOCK_OK; LOCK_UNAVAILABLE and so on. NULL:
-     * this store has one lock only. */
+     * visit() for each. The bound applies to each step. Returns LOCK_OK, LOCK_UNAVAILABLE and so
+     * on. NULL: this store has only one lock. */
     enum lock_result (*list)(struct backend *, const struct listing *, struct bound,
                              struct errmsg *);
 
-    /* For a lease in force. The caller is about to watch the lock: from now on each check makes
-     * sure that the store reports what happens to the lock after that check. The answer is valid
-     * until the next call. */
+    /* Call this for a lease in force, before watching the lock: from now on each check makes sure
+     * that the store reports what happens to the lock after that check. The answer is valid until
+     * the next call. */
     struct news (*news)(struct backend *);
 
     void (*close)(struct backend *);

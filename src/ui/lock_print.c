@@ -20,8 +20,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
     const char *outer_key = getenv("DLOCK_HELD_KEY");
     const char *outer_name = getenv("DLOCK_NAME");
 
-    /* This process knows the name of a lock that it runs under, even if the key has only a
-     * digest. */
+    /* This process knows the name of a lock that it runs under, even if the key contains only a
+     * digest of the name. */
     if (ours && lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
         outer_name != NULL)
         name = outer_name;
@@ -48,8 +48,8 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
     return "";
 }
 
-/* "today 03:00:02 +0100 to 03:14:11 +0100 (14m9s)"; if the clock was set back meanwhile, without
- * the length */
+/* "today 03:00:02 +0100 to 03:14:11 +0100 (14m9s)". The length is left out if the clock was set
+ * back meanwhile. */
 static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
 {
     char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE];
@@ -77,7 +77,7 @@ static char *run_format(const struct run_record *run, char text[LOCK_TEXT_SIZE])
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 
-/* Prints two lines about past runs; none if no run is known. */
+/* Prints two lines about past runs, or nothing if no run is known. */
 static void print_runs(const struct run_memory *memory)
 {
     char text[LOCK_TEXT_SIZE], span[SPAN_SIZE];
@@ -296,7 +296,7 @@ static void queue_json(struct json *json, const struct lock_state *state)
     json_end(json, ']');
 }
 
-/* How long a process that joined the queue now would wait. */
+/* Prints how long a process that joined the queue now would wait. */
 static void wait_json(struct json *json, const struct lock_state *state,
                       const struct typical *typical)
 {
@@ -406,8 +406,7 @@ static NOT_INLINED bool add_name(struct table *table, const char *name)
     return table_add(table, text_escape(text, sizeof text, name));
 }
 
-/* The text of the HOLDER column. For a holder that a dlock has recorded: "ann@host (pid 12,
- * backup)". */
+/* The text of the HOLDER column, such as "ann@host (pid 12, backup)". */
 static NOT_INLINED char *holder_cell(const struct lock_state *state, char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = state->owner_count > 0 ? &state->owners[0].holder : NULL;

@@ -14,14 +14,15 @@
 
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
-/* ECMA-48's EL and ED erase from the cursor on. DEC's DECAWM is off, because otherwise a character
- * that is wider on the terminal than the C library reports would start a second line. */
+/* EL and ED (ECMA-48) erase from the cursor on. WRAP_OFF and WRAP_ON switch DECAWM (DEC). Wrapping
+ * is off while dlock draws, because a character that is wider on the terminal than the C library
+ * reports would otherwise start a second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
 #define WRAP_ON "\033[?7h"
 
-/* True if dlock may write to the terminal because it is not a background job. */
+/* True if dlock is not a background job, so it may write to the terminal. */
 static bool is_ours(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
@@ -33,15 +34,15 @@ int tty_line_columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
 }
 
-/* The last column stays free: after a character there, some terminals put the cursor beside the
- * line, others below it. */
+/* The last column stays free, because terminals differ in where they put the cursor after a
+ * character in it. */
 int tty_line_room(void)
 {
     return tty_line_columns(STDERR_FILENO) - 1;
 }
 
-/* Blocks SIGTTOU: with `stty tostop`, the write would stop dlock if Ctrl-Z and bg came after the
- * check for the foreground. */
+/* Blocks SIGTTOU, because with `stty tostop` the write would stop dlock if the user moved it to the
+ * background (Ctrl-Z, bg) after the check. */
 static bool write_in_foreground(const char *bytes, size_t length)
 {
     sigset_t stop, before;
@@ -204,7 +205,7 @@ static void describe(const struct progress *view, const struct errmsg *why, cons
 
 /* --- showing --------------------------------------------------------------- */
 
-/* When the wait will next have lasted a multiple of `interval`. */
+/* The next time at which the wait will have lasted a multiple of `interval`. */
 static struct deadline next_interval(const struct progress *view, struct duration interval)
 {
     struct duration waited = deadline_gap(view->start, deadline_now());
@@ -221,7 +222,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     view->next_look = next_interval(view, line_interval);
     if (room < 1 || !is_ours())
         return;
-    if (!view->line.ready) /* not earlier: this takes longer than everything before it */
+    if (!view->line.ready) /* not earlier, because this call is slow */
         (void)setlocale(LC_CTYPE, "");
     view->line.ready = true;
     describe(view, why, view->lock->name, HOLDER_BAR, &text);
@@ -229,7 +230,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     tty_line_draw(&view->line, text.line);
 }
 
-/* Prints a line that stays, so that the user can read and copy it; the live line disappears. */
+/* Replaces the live line with a line that stays, so that the user can read and copy it. */
 static void say_once(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;

@@ -12,9 +12,9 @@
 
 /* --- one line of the terminal on stderr, redrawn in place ------------------
  *
- * The cursor rests at the beginning of the line. So if the terminal becomes narrower and wraps the
- * line, the whole line is after the cursor; if the terminal cuts the line, dlock overwrites nothing
- * above. The user's input, even ^C, appears over the line. A background job draws nothing. */
+ * The cursor rests at the beginning of the line. So if the terminal becomes narrower, and wraps or
+ * cuts the line, the line still begins at the cursor, and dlock overwrites nothing above it. What
+ * the user types, even ^C, appears over the line. A background job draws nothing. */
 
 struct tty_line {
     bool ready; /* setlocale(3) has been called */
@@ -24,14 +24,14 @@ struct tty_line {
 /* The width of the terminal. */
 int tty_line_columns(int fd);
 
-/* How many columns a text may have now. */
+/* How many columns a text may have at the moment. */
 int tty_line_room(void);
 
 /* Shows the text, which must fit in tty_line_room() columns. Never blocks: shows nothing if the
  * terminal takes no output now (Ctrl-S). */
 void tty_line_draw(struct tty_line *line, const char *text);
 
-/* Leaves the screen as if nothing had been drawn. */
+/* Erases the line, as if nothing had been drawn. */
 void tty_line_clear(struct tty_line *line);
 
 /* --- the wait -------------------------------------------------------------- */
@@ -53,21 +53,21 @@ struct progress {
     struct deadline down_until;
     struct holder holder; /* the holder when the store last answered */
     int64_t until_ms;     /* when the lease ends, by the wall clock; 0: it does not end by itself */
-    bool seems_dead;      /* the holder's process was gone after the last answer */
-    enum process_life life; /* of the holder; PROCESS_ENDED: a later answer still names it */
+    bool seems_dead;      /* the holder's process was gone when the store last answered */
+    enum process_life life; /* PROCESS_ENDED only if a later answer still names the holder */
 };
 
-/* Starts to show a wait. With `waits` false dlock asks for the lock only once. */
+/* Starts to show a wait. If `waits` is false, dlock requests the lock only once. */
 void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
                    const struct messages *out);
 
-/* True if a user is watching. */
+/* True if the wait is shown to a user. */
 bool progress_attended(const struct progress *view);
 
-/* Call this before each pause of the wait, and during the pause at the time that the last call
- * returned. dlock waits for `holder` or, if `holder` is NULL, for the store: `why` says what is
- * wrong with the store, and dlock retries until `down_until`. Returns when to call again, if the
- * pause lasts that long. */
+/* Call this before each pause of the wait, and again during the pause at the time that the last
+ * call returned. dlock waits for `holder`. If `holder` is NULL, dlock waits for the store: `why`
+ * says what is wrong with the store, and dlock retries until `down_until`. Returns when to call
+ * again, if the pause lasts that long. */
 struct deadline progress_show(struct progress *view, const struct holder *holder,
                               const struct errmsg *why, struct deadline down_until);
 

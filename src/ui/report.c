@@ -113,7 +113,8 @@ int flushed(const struct messages *out, int status)
 /* --- --report=FILE ------------------------------------------------------- */
 
 /* In a directory that everyone can write to, another user may have created a link to a file that
- * only we can write to. So dlock follows only our links and root's, such as /dev/stderr. */
+ * only we can write to. So dlock follows only links that this user or root owns, such as
+ * /dev/stderr. */
 static int open_report(const char *path)
 {
     static const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -172,7 +173,7 @@ static void print_run(FILE *to, const struct report *report)
 }
 
 /* Returns the line, which the caller frees, or NULL. A stream may fail to report that it ran out of
- * memory for its last bytes, so this checks for the newline. */
+ * memory for its last bytes, so this function checks that the newline is there. */
 static char *format_run(const struct report *report, size_t *length)
 {
     char *line = NULL;

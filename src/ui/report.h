@@ -1,5 +1,5 @@
-/* Reports failures, to a program with --json as a code on stdout, and to people as a line on
- * stderr; and writes the runs of --report=FILE. */
+/* Reports failures: with --json as an object on stdout for programs, otherwise as a line on stderr
+ * for people. Also writes the lines of --report=FILE. */
 #ifndef DLOCK_UI_REPORT_H
 #define DLOCK_UI_REPORT_H
 
@@ -14,10 +14,10 @@ enum failure {
     FAIL_HELD,   /* the lock is held, and dlock does not wait */
     FAIL_PAUSED, /* the lock is paused */
     FAIL_TIMEOUT,
-    FAIL_DONE, /* a run succeeded within --once-per */
+    FAIL_DONE, /* a run has already succeeded within the time of --once-per */
     FAIL_NOT_FOUND,
     FAIL_MISMATCH, /* the lock is held under another token */
-    FAIL_RELEASED, /* the lock was released before */
+    FAIL_RELEASED, /* the lock was already released */
     FAIL_LOST,
     FAIL_UNAVAILABLE, /* the store cannot be used now */
     FAIL_NOT_PERMITTED,
@@ -46,8 +46,8 @@ int flushed(const struct messages *out, int status);
 /* Like fail(), but the message for people has already been printed. */
 void fail_json(const struct messages *out, enum failure failure, const char *text);
 
-/* --- --report=FILE: one line of JSON about each run, appended in one write(2), so that many may
- * share the file ------------------------------------------------------------ */
+/* --- --report=FILE: one line of JSON about each run, appended in one write(2), so that many runs
+ * may share the file ------------------------------------------------------------ */
 
 struct report {
     int fd; /* -1: no report */
@@ -62,9 +62,9 @@ struct report {
     int status;
 };
 
-/* Opens the file, created with mode 0644 less the umask; with a NULL path there is no report. Call
- * this before a lock is acquired. LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why
- * set. */
+/* Opens the file; if `path` is NULL, there is no report. A new file gets mode 0644 less the umask.
+ * Call this before a lock is acquired. LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with
+ * *why set. */
 enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
 /* Writes the line. False with *why set if that fails. */

@@ -172,8 +172,8 @@ static const char *offset_format(int64_t wall_ms, char text[TIME_SIZE])
     return offset != NULL ? offset : "";
 }
 
-/* Adds the row of a run. Its start has an offset from UTC only if the heading has another one: the
- * clocks were changed since then. */
+/* Adds the row of a run. The start of the run is shown with a UTC offset only if that differs from
+ * the offset in the heading, because the clocks were changed in between. */
 static bool add_run(struct table *table, const struct past_run *run, const char *usual_offset,
                     int bar_columns)
 {
@@ -193,8 +193,8 @@ static bool add_run(struct table *table, const struct past_run *run, const char 
            table_add(table, bar);
 }
 
-/* The bars fill the space that the other columns leave, so the first of two rounds draws no bars,
- * and only measures. */
+/* The bars fill the space that the other columns leave. So the first round only measures the other
+ * columns, and the second round adds the bars. */
 static bool print_runs(FILE *to, const struct history *history, int columns)
 {
     enum { HOST = 1, BAR = 4 };

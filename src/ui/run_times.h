@@ -1,5 +1,5 @@
 /* How long the runs of a lock take: past runs with bars, an estimate for waiters, and advice on the
- * TTL. Foreign text is escaped. Columns are counted by the locale that setlocale(3) has set. */
+ * TTL. Foreign text is escaped. Columns are counted in the locale that setlocale(3) has set. */
 #ifndef DLOCK_UI_RUN_TIMES_H
 #define DLOCK_UI_RUN_TIMES_H
 
@@ -10,16 +10,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* A bar of `columns` columns, BAR_MOST at most, of which the share part / whole is filled: plain
- * ASCII unless the locale is UTF-8. Returns text. */
+/* Draws a bar of `columns` columns, at most BAR_MOST, and fills the share part / whole of it. The
+ * bar is plain ASCII unless the locale is UTF-8. Returns text. */
 enum { BAR_MOST = 60, BAR_SIZE = 3 * BAR_MOST + 1 };
 char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE]);
 
-/* Enough for each of these texts, which the functions return. */
+/* Enough for each text that the functions below return. */
 enum { RUN_TIMES_SIZE = 256 };
 
-/* Estimates the run of a holder; unknown if the run is over, or if a pause or earlier waiters keep
- * the lock. */
+/* Estimates how much longer the holder's run takes. There is no estimate if the run is over, or if
+ * the lock is refused because of a pause or earlier waiters. */
 struct estimate holder_estimate(const struct holder *holder, const struct typical *typical);
 
 /* "usually 12m, about 4m left, about 28m until your turn", "longer than usual (usually 12m)"; ""
@@ -39,7 +39,7 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
  * `ttl`. False if memory is short. */
 bool history_print(FILE *to, const struct history *history, struct duration ttl, int columns);
 
-/* Prints the same, as members of a JSON object. */
+/* Prints the same information as members of a JSON object. */
 void history_json(struct json *json, const struct history *history, struct duration ttl);
 
 #endif

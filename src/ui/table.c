@@ -63,7 +63,7 @@ static int print_cell(FILE *to, const char *text, int width)
 
 static void print_row(FILE *to, const char *const *cells, size_t columns, const int *widths)
 {
-    int blanks = 0; /* to print before the next cell, so that no line ends with blanks */
+    int blanks = 0; /* blanks to print before the next cell, so that no line ends with blanks */
     for (size_t i = 0; i < columns; i++) {
         if (widths[i] <= 0 || cells[i][0] == '\0') {
             blanks += widths[i] > 0 ? widths[i] + TABLE_GAP : 0;

@@ -13,7 +13,7 @@ enum { TABLE_COLUMNS_MOST = 6, TABLE_GAP = 2 };
 struct table {
     const char *titles[TABLE_COLUMNS_MOST]; /* NULL after the last one */
     int shrinks; /* the column that, like the last one, is cut if the table is too wide */
-    int least;   /* the least width that this column and the last one share */
+    int least;   /* the least total width of this column and the last one */
     char **cells;
     size_t count, room;
 };
@@ -22,9 +22,9 @@ struct table {
  * short. */
 bool table_add(struct table *table, const char *cell);
 
-/* Finds the width of each column, so that the table fits in `room` columns of the terminal (0: as
- * many as it needs). `last` is the width that the last column needs; 0: that of its cells. Counts
- * columns by the locale that setlocale(3) has set. */
+/* Finds the width of each column, so that the table fits in `room` columns of the terminal. If
+ * `room` is 0, the table is as wide as it needs to be. `last` is the width that the last column
+ * needs if its cells are narrower. Counts columns in the locale that setlocale(3) has set. */
 void table_fit(const struct table *table, int room, int last, int widths[TABLE_COLUMNS_MOST]);
 
 /* Prints the rows below a header. Marks a truncated value with '~'. Prints nothing if there are no

@@ -35,8 +35,8 @@ const char *holder_format(const struct holder *holder, const char *life,
     return text;
 }
 
-/* The time is by the holder's clock: if it is in the future here, showing it would only confuse. A
- * record that could be read only in part may also have set this time. */
+/* The time is from the holder's clock. A time that is in the future by our clock would only
+ * confuse. A record that could be read only in part may also contain such a time. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char time[40] = "";
@@ -176,8 +176,8 @@ static void shell_quote(char *target, size_t size, const char *word)
     text_copy(target + used, size - used, "'");
 }
 
-/* Adds how to release the lock, with the options on the command line that determine which lock it
- * is. The environment and the files need no repetition. */
+/* Adds the command that releases the lock. The command repeats the options that select the lock.
+ * Settings from the environment and from files need not be repeated. */
 static void add_advice(struct wait_text *text, const struct awaited_lock *lock)
 {
     const struct {
@@ -219,7 +219,8 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
     add_place(text, holder);
     if (holder->known && holder->message[0] != '\0' && holder->refusal != REFUSED_QUEUED)
         add(text, "; message: %s", holder->message);
-    /* If others hold the lock too, no advice: --force-release would also end their leases. */
+    /* No advice if others hold the lock too, because --force-release would also end their
+     * leases. */
     if (died && !holder->shares && holder->refusal != REFUSED_QUEUED)
         add_advice(text, lock);
 }
@@ -235,7 +236,7 @@ void wait_text_estimate(struct wait_text *text, const struct holder *holder, int
 
     if (!estimate.known)
         return;
-    if (bar_columns > 0 && (estimate.longer || estimate.end_ms > 0)) /* a bar needs no escapes */
+    if (bar_columns > 0 && (estimate.longer || estimate.end_ms > 0)) /* a bar needs no escaping */
         snprintf(text->line + used, sizeof text->line - used, "%s ",
                  bar_format(bar_columns, lasted_ms, length_ms, bar));
     add(text, "%s; ", estimate_format(&estimate, typical, holder->ahead, usual));

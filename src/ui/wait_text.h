@@ -1,4 +1,4 @@
-/* Texts about a lock's holder, and about a wait for it. */
+/* Texts about a lock's holder, and about a wait for the lock. */
 #ifndef DLOCK_UI_WAIT_TEXT_H
 #define DLOCK_UI_WAIT_TEXT_H
 
@@ -9,19 +9,20 @@
 
 /* --- a holder, as part of a sentence; foreign text is not escaped --------- */
 
-/* Enough for each of these texts, which the functions return. */
+/* Enough for each text that the functions below return. */
 enum { HOLDER_TEXT_SIZE = 768 };
 
 /* "; acquired with --acquire", "; has ended", "; hidden by /proc", "". */
 const char *holder_life_text(const struct holder *holder, enum process_life life);
 
-/* "ann@web3 (pid 12, backup; running)" if `life` is "; running"; "another client". */
+/* "ann@web3 (pid 12, backup; running)" if `life` is "; running". "another client" if the holder is
+ * not known. */
 const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE]);
 
-/* Why the lock is refused; `slots` is 0 in a mode without slots: "held by ann@web3 (pid 12,
- * backup) since 02:59:58 +0100", "2 of 2 slots are taken, one by ...", "free, but others have
- * waited longer". `life` is that of the holder's process. */
+/* Why the lock is refused: "held by ann@web3 (pid 12, backup) since 02:59:58 +0100", "2 of 2 slots
+ * are taken, one by ...", "free, but others have waited longer". `slots` is 0 in a mode without
+ * slots. `life` says whether the holder's process is alive. */
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE]);
 
@@ -41,8 +42,9 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 /* The lock that dlock waits for. */
 struct awaited_lock {
     const char *name;
-    int slots; /* of MODE_SLOTS; otherwise 0 */
-    /* As given on the command line, so that dlock can repeat them; NULL: not given. */
+    int slots; /* the number of slots with MODE_SLOTS; otherwise 0 */
+    /* The values of these options on the command line, so that dlock can repeat them. NULL: not
+     * given. */
     const char *scope, *prefix, *redis, *lock_dir;
 };
 
@@ -50,23 +52,24 @@ struct wait_text {
     char line[2560];
 };
 
-/* Starts the line with how long the wait has lasted, and the lock's name (NULL: left out). */
+/* Starts the line with how long the wait has lasted, and with the lock's name unless `name` is
+ * NULL. */
 void wait_text_begin(struct wait_text *text, struct duration waited, const char *name);
 
-/* Adds how long the holder's run is expected to last, if that is known, with a bar of its progress
- * in this many columns (0: no bar). */
+/* Adds how long the holder's run is expected to last, if that is known, after a progress bar of
+ * `bar_columns` columns (0: no bar). */
 void wait_text_estimate(struct wait_text *text, const struct holder *holder, int bar_columns);
 
-/* Adds that the lock is held. until_ms is when the hold ends at the latest, by the wall clock of
- * this host (0: it does not end by itself). If `life` says that the holder has ended, adds how to
- * remove the lock. */
+/* Adds that the lock is held. `until_ms` is when the lease ends at the latest, by the wall clock of
+ * this host, or 0 if it does not end by itself. If `life` says that the holder has ended, adds how
+ * to remove the lock. */
 void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms,
                       enum process_life life, const struct awaited_lock *lock);
 
 /* Adds that the store cannot be reached, as `why` says, and that dlock retries for `left`. */
 void wait_text_outage(struct wait_text *text, const char *why, struct duration left);
 
-/* Cuts the line between two characters to this many columns, and shows the cut with '~'. */
+/* If the line is wider than `columns`, cuts it between two characters and ends it with '~'. */
 void wait_text_fit(struct wait_text *text, int columns);
 
 #endif

@@ -1,6 +1,6 @@
-/* A backend over several Redis backends. Each call asks all servers at once, and a majority
- * decides; each server's own backend does the work there. store/quorum/round.c says which thread
- * owns what, store/quorum/lease.c lists every order of events of a lease. */
+/* A backend that combines several Redis backends, one for each server. Each call asks all servers
+ * at once, and a majority decides. store/quorum/round.c says which thread owns what.
+ * store/quorum/lease.c lists every order of events in the life of a lease. */
 #include "store/quorum/backend.h"
 
 #include "store/quorum/quorum_int.h"
@@ -15,13 +15,13 @@
 
 /* --- news and calls ------------------------------------------------------ */
 
-/* The sooner of two times; 0 counts as none. */
+/* The earlier of two times; 0 means that there is no time. */
 static struct deadline sooner(struct deadline a, struct deadline b)
 {
     return a.boot_ns == 0 || (b.boot_ns > 0 && deadline_before(b, a)) ? b : a;
 }
 
-/* News from a single member is enough to ask all. */
+/* News from a single member is reason enough to check all members. */
 static struct news quorum_news(struct backend *backend)
 {
     struct quorum *quorum = quorum_of(backend);
@@ -58,17 +58,17 @@ static struct call quorum_listen(struct backend *backend)
 
 enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-/* Patience for a request that the slow servers should carry out, too. When a pause must end, a
- * server that has no pause answers LOCK_GONE. */
+/* The patience for a request that slow servers should also carry out. LOCK_GONE counts as an answer
+ * too: it means that the server has no pause to end. */
 static struct duration judge_slow(const struct quorum *quorum)
 {
     int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
-/* Returns on how many servers the owner has the lock. Also sets the fence and the TTL, for which
- * one server is not enough: it may have a lower fence, which it gave at the take, or a higher one,
- * which it knew before it joined, and a server that joined later has a shorter TTL. */
+/* Returns on how many servers the owner has the lock. Also sets the fence and the TTL from all of
+ * these servers, because one server may be wrong: its fence may be lower, from the take, or higher,
+ * from before it joined, and a server that joined later has a shorter TTL. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -103,8 +103,8 @@ static bool has_owner(const struct quorum *quorum, int least)
     return false;
 }
 
-/* An owner is shown if it has the lock on at least *least servers. Lowers *least if no owner has so
- * many, but the lock is not free either. LOCK_UNAVAILABLE: an owner may also have the lock on
+/* An owner is shown if it has the lock on at least *least servers. Lowers *least if no owner has
+ * that many, although the lock is not free. LOCK_UNAVAILABLE: an owner may also have the lock on
  * servers that do not answer, so the lock must not be reported as free. */
 static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
                                      struct errmsg *why)
@@ -147,7 +147,8 @@ static int64_t newest_ms(const struct run_record *run)
     return run->began_ms > run->end.ended_ms ? run->began_ms : run->end.ended_ms;
 }
 
-/* A run begins on a majority. A lost run on fewer servers is a take that was given back. */
+/* A run begins on a majority. A lost run that fewer servers know is only a lock that was granted
+ * there and given back. */
 static bool has_run(const struct quorum *quorum, const struct run_record *run)
 {
     int same = 0;
@@ -159,9 +160,9 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed some runs. So this returns the newest success, with the counts
- * of the server that knows of the most runs since then, and the newest run by the hosts' clocks,
- * with the longest history among the servers that know of that run. */
+/* A server that was down has missed some runs. So the success is the newest one, with the counts of
+ * the server that knows of the most runs since then. The last run is the newest one by the hosts'
+ * clocks, with the longest history among the servers that know of that run. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
@@ -182,14 +183,14 @@ static struct run_memory find_memory(const struct quorum *quorum)
         newest.last = last->last;
         memcpy(newest.history, last->history, sizeof newest.history);
     }
-    /* A clock that was slow may have made the last run older than the success. */
+    /* If a host's clock was slow, the last run may seem older than the last success. */
     if (newest_ms(&newest.success) > newest_ms(&newest.last))
         newest.last = newest.success;
     return newest;
 }
 
-/* The best informed server is the one that knows of the most owners shown; among several, the one
- * with the highest fence. */
+/* The best informed server is the one that knows the most owners that are shown. Of several such
+ * servers, it is the one with the highest fence. */
 static struct lock_state *best_informed(struct quorum *quorum, int least)
 {
     struct lock_state *best = &quorum->members[0].state;
@@ -206,7 +207,8 @@ static struct lock_state *best_informed(struct quorum *quorum, int least)
     return best;
 }
 
-/* Shows the state on the best informed server, except for what all servers decide together. */
+/* Moves the state of the best informed server to *to, except for what all servers decide
+ * together. */
 static void show(struct quorum *quorum, int least, struct lock_state *to)
 {
     struct lock_state *best = best_informed(quorum, least);
@@ -243,8 +245,8 @@ static enum lock_result ask_remove(struct quorum_member *member, void *about, st
     return member->store->force_release(member->store, *key, &member->state, bound, &member->why);
 }
 
-/* A removal shows what there was on any server. For each key of a list, only the servers that
- * answered before are asked, so that a server that hangs does not delay every key. */
+/* A removal shows the owners on any server. For each key of a list, asks only the servers that have
+ * answered so far, so that a server that hangs does not delay every key. */
 static enum lock_result look(struct quorum *quorum, const char *key, enum purpose purpose,
                              struct lock_state *to, struct bound bound, struct errmsg *why)
 {
@@ -277,7 +279,7 @@ static enum lock_result look(struct quorum *quorum, const char *key, enum purpos
     return result;
 }
 
-/* A lock on a minority only does not count as held; base.note reports it. */
+/* A lock that is held only on a minority does not count as held, but base.note reports it. */
 static enum lock_result quorum_look(struct backend *backend, const char *key,
                                     struct lock_state *state, struct bound bound,
                                     struct errmsg *why)
@@ -331,10 +333,10 @@ static enum lock_result quorum_pause(struct backend *backend, const char *key,
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* The keys that any of the servers names. The threads of the round share them, under the quorum's
+/* The keys that at least one server lists. The threads of the round add keys under the quorum's
  * mutex. */
 struct found_keys {
-    struct listing listing; /* for each of the servers */
+    struct listing listing; /* what each server is asked to list */
     pthread_mutex_t *mutex;
     struct key_list list;
     bool short_of_memory;
@@ -395,7 +397,8 @@ static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_
 }
 
 /* Databases of one server count as one server, because they fail together. A server with two names
- * is not recognized here: the take under its second name finds the key of the first take. */
+ * is recognized only at the take: the request under the second name finds the key of the request
+ * under the first name. */
 static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
 {
     for (int i = 0; i < a->host_count; i++)

@@ -1,65 +1,65 @@
-/* Takes a lock on several servers, and keeps and releases it.
+/* Acquires, keeps and releases a lock on several servers.
  *
  * Every order of events of a take. `need` servers are a majority.
  *
- *   A majority grants it -> the slow servers get as long again as the others took, and are then cut
- *     short -> each check asks the servers that do not have the lock to join (join()), so that it
- *     does not remain on a bare majority for long.
- *   A majority grants it, but one of these servers was so slow that the lease is nearly over -> the
- *     lease counts from before each server was asked -> the waiter gives such a lease back
+ *   A majority grants the lock -> the slow servers get as long again as the others took, and are
+ *     then cut short -> each check asks the servers that do not have the lock to join (join()), so
+ *     that the lock does not remain on a bare majority for long.
+ *   A majority grants the lock, but one of these servers was so slow that the lease, which counts
+ *     from before each server was asked, is nearly over -> the waiter gives the lease back
  *     (run/acquisition.c).
- *   A majority answers the same fence, which is the highest -> the next holder's majority has a
- *     server in common with these, which then gives a higher fence, whatever its clock shows.
+ *   A majority answers the same fence, which is the highest -> the next holder's majority includes
+ *     one of these servers, and that server then gives a higher fence, whatever its clock shows.
  *   The fences differ, because a clock is off, or a server has missed a take or knows no fence ->
  *     before the take counts, the highest fence is written to the others. (For the same reason, a
  *     read of a register that a majority keeps writes back what it has read: Attiya, Bar-Noy and
  *     Dolev, 1995.) If the fence does not reach a majority, the lock is not acquired.
- *   A server is emptied -> it takes the fence from its clock, and no server accepts a proposed
- *     fence above its clock -> the fence is higher than before, even if no other server knows the
- *     last one.
- *   A server is asked to join -> it gets the fence of the lease, and none of its own: the next
+ *   A server has lost its data -> it takes the fence from its clock. No server has accepted a
+ *     proposed fence above its own clock, so the new fence is higher than the last one, even if no
+ *     other server knows the last one.
+ *   A server is asked to join -> it adopts the fence of the lease and makes no new one, so the next
  *     take finds the same fence everywhere.
- *   The lock is removed between the take and the fence -> handled as if another client had got a
- *     part, as long as enough servers can be asked.
- *   One holder has a majority -> the take is refused -> the same call releases what this client got
- *     on other servers, so that a minority never keeps others out.
- *   Several clients ask at once, and each gets a part -> all release -> each asks again after a
- *     random time, which is longer for each split in a row. No order of arrival is kept: the
- *     servers' queues would have different ones, and the first waiter on one server could block the
- *     first on two others forever.
- *   Some servers have not answered when a client has a part: they may complete its majority, or be
- *     down -> they get as long again as the others took, and longer for each split in a row, so
- *     that a hanging server does not hold up all contenders, and a distant one can still answer; at
- *     least a second if the request asks only once.
+ *   The lock is removed after the take, but before the fence is written -> if enough servers can be
+ *     asked, the lock counts as held by another client.
+ *   Another client has a majority -> the take is refused -> the same call releases the lock on the
+ *     servers that granted it to this client, so that a minority never keeps others out.
+ *   Several clients ask at once, and each gets only some servers (a split) -> all release -> each
+ *     asks again after a random time, which is longer after each split in a row. The servers keep
+ *     no queues, because their orders would differ, and the first waiter on one server could block
+ *     the first waiter on two others forever.
+ *   A client has got some servers, and others have not answered: they may complete its majority, or
+ *     be down -> they get as long again as the servers that have answered, and longer after each
+ *     split in a row. So a server that hangs does not hold up all contenders, and a distant server
+ *     can still answer. A client that asks only once waits at least a second.
  *   A minority is down -> the lock counts as not granted there. A majority is down -> the lock is
  *     released wherever it was granted, and an outage is reported.
  *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
- *     so -> the take is "owed": it is released at once, before the next take on that server, or
- *     when the wait is given up. Each take has its own id, so that an old take that arrives late
- *     never passes for the next one.
- *   The caller is cancelled -> all takes are owed -> the caller's release() settles them.
+ *     so -> the take is "owed": dlock must release it, at once, before the next take on that
+ *     server, or when it gives up the wait. Each take has its own id, so an old take that arrives
+ *     late never passes for the next take.
+ *   The caller is cancelled -> all takes are owed -> the caller's release() releases them.
  *
  * While the lock is held:
  *
  *   A minority is down, says that the lock is gone, or answers wrongly -> a majority still grants
- *     the lock, and no other client can have one -> the check asks that minority to take the lock
- *     again, for the rest of the lease.
- *   So many say that the lock is gone that the servers that have granted it, and have not lost it,
- *     are no majority -> lost, at once: the others may grant it to another client, even if this
- *     process cannot ask them.
- *   As many have lost the lock, but most of those that had it until now say that it was released,
- *     with its own token -> the command runs on; servers that a release reached earlier do not
- *     count.
- *   So many are down that the lock is neither certainly held nor certainly lost -> the deadline
- *     that a majority gave stays in force.
- *   The fence is on a bare majority since the take, or a server has lost it -> the first check on
- *     a server without the fence raises it there.
- *   The lease was extended on some servers -> it ends when a majority no longer has it.
- *   No process holds the lock (--acquire), and a server comes back without it -> no check gives it
- *     to that server, but the next extension does.
- *   The lock is released on a majority -> done -> the other servers get a moment; if they do not
- *     answer, the lock ends there with the lease, which -v reports. They block no client as long as
- *     a majority of the servers is free. */
+ *     the lock, so no other client can have a majority -> the check asks that minority to grant the
+ *     lock again, for the rest of the lease.
+ *   So many servers have lost the lock that those that still have it are no majority -> the lock is
+ *     lost at once. The other servers may grant it to another client, even if this process cannot
+ *     ask them.
+ *   The servers that still have the lock are no majority, but most of the servers that had it until
+ *     now say that it was released with its own token -> the command keeps running. Servers that a
+ *     release reached earlier do not count.
+ *   So many servers are down that the lock is neither certainly held nor certainly lost -> the
+ *     deadline that a majority gave stays in force.
+ *   Since the take only a bare majority has the fence, or a server has lost the fence -> the first
+ *     check on a server without the fence writes it there.
+ *   The lease was extended on some servers only -> it lasts as long as a majority has it.
+ *   No process checks the lock (--acquire), and a server comes back without the lock -> the next
+ *     extension gives the lock to that server.
+ *   The lock is released on a majority -> the release has succeeded, and the other servers get a
+ *     moment to answer. If they do not, the lock stays there until the lease ends, which -v
+ *     reports. These servers block no client as long as a majority of the servers is free. */
 #include "store/quorum/quorum_int.h"
 
 #include "util/text.h"
@@ -73,7 +73,8 @@ static const struct duration join_interval = {1 * NS_PER_S};
 
 /* --- what is owed -------------------------------------------------------- */
 
-/* From now on the last take is owed on this server, unless an earlier one is owed already. */
+/* Records that the last take on this server must be released, unless an earlier take there is
+ * already owed. */
 static void owe(struct quorum_member *member)
 {
     if (member->standing != MEMBER_OWES) {
@@ -89,8 +90,8 @@ static bool is_settled(enum lock_result result)
     return result == LOCK_OK || lock_is_past(result);
 }
 
-/* Releases what an earlier take may have left on this server. If the server knows what became of
- * that take, nothing is owed any more. */
+/* Releases the lock that the owed take may have acquired on this server. Once the server says that
+ * the lock is no longer there, nothing is owed. */
 static enum lock_result settle(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -111,7 +112,8 @@ static struct duration judge_settle(const struct quorum *quorum)
     return quorum_rounds(quorum, 2, DURATION_MS(100));
 }
 
-/* Releases the lock wherever this client may have it, or a take may still arrive. */
+/* Releases the lock on every server where this client may have it, or where a take may still
+ * arrive. */
 static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 {
     FOR_MEMBERS (member, quorum) {
@@ -127,7 +129,7 @@ static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 
 /* --- asking for the lock ------------------------------------------------- */
 
-/* Takes the lock on one server, after settling what is owed there. */
+/* Requests the lock from one server, after releasing a take that is owed there. */
 static enum lock_result take_on(struct quorum_member *member, const struct lock_request *request,
                                 struct lease *lease, struct holder *holder, struct bound bound)
 {
@@ -140,10 +142,10 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
     return result;
 }
 
-/* A take id shows whether this process holds the lock on that server by a take of this backend: it
- * may also hold the lock from before (with --attach, or because dlock has executed another dlock).
- * If an earlier take arrived late, it must not pass for an ancestor that holds the lock. If it is
- * the current take, two URLs name the same server. */
+/* The holder's take id shows whether a take of this backend acquired the lock. (This process may
+ * also hold the lock from before: with --attach, or because dlock has executed another dlock.) If
+ * an earlier take arrived late, the holder must not pass for an ancestor that holds the lock. If it
+ * was the current take, two URLs name the same server. */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -171,15 +173,16 @@ static struct duration grace(const struct quorum *quorum, struct duration least,
     return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
 }
 
-/* How often a time is doubled: once for each split in a row. */
+/* How often to double a time: once for each split in a row. */
 static int doublings(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
     return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
 }
 
-/* While this client waits for the slow servers, its part of the lock blocks other clients. But a
- * request that asks only once must not be denied the lock just because a server is far away. */
+/* While this client waits for the slow servers, the servers that it has got block other clients.
+ * But a request that asks only once must not be denied the lock just because a server is far
+ * away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     bool asks_once = quorum->takes == 1 && quorum->request.last;
@@ -192,7 +195,7 @@ static struct duration judge_take(const struct quorum *quorum)
     int spare = quorum->count - quorum->need;
     int ok = quorum_count_round(quorum, RESULT_OK);
     int held = quorum_count_round(quorum, RESULT_HELD);
-    /* A process that stays to hold the lock can have a slow server join later. */
+    /* A process that keeps running while it holds the lock can ask a slow server to join later. */
     if (ok >= quorum->need)
         return grace(quorum, quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1),
                      DURATION_MS(100));
@@ -205,7 +208,7 @@ static struct duration judge_take(const struct quorum *quorum)
 
 /* --- the fence ----------------------------------------------------------- */
 
-/* Checks the lease on a server that has it, and raises that server's fence to the lease's. */
+/* Checks the lease on a server that has it, and raises that server's fence to the lease's fence. */
 static enum lock_result ask_check(struct quorum_member *member, void *about, struct bound bound)
 {
     const struct lease *lease = about;
@@ -221,8 +224,9 @@ static enum lock_result ask_check(struct quorum_member *member, void *about, str
     return result;
 }
 
-/* The fence that the client proposes: the time half a second ago. A server accepts the time of its
- * last second (next_fence() in take.lua), so either clock may be half a second ahead. */
+/* The fence that the client proposes: the time half a second ago. A server accepts a time within
+ * the last second by its own clock (next_fence() in take.lua), so either clock may be half a second
+ * ahead. */
 static int64_t proposed_fence(void)
 {
     return wall_now_us() - DURATION_MS(500).ns / NS_PER_US;
@@ -239,9 +243,9 @@ static member_set with_fence(const struct quorum *quorum, const struct lease *le
     return with;
 }
 
-/* How long to wait for the servers that are given the fence; those not asked already have it. Once
- * a majority has the fence, the rest only get some time to store it, so that they answer the same
- * fence next time. */
+/* How long to wait for the servers that are asked to store the fence; the other servers already
+ * have it. Once a majority has the fence, the rest get only a little time to store it, so that they
+ * answer the same fence next time. */
 static struct duration judge_raise(const struct quorum *quorum)
 {
     member_set asked = quorum->question->who;
@@ -290,11 +294,11 @@ static int count_same(const struct quorum *quorum, const struct holder *holder)
     return same;
 }
 
-/* Finds the holder to wait for: the owner with a majority, and of its leases the one that ends
- * first. An owner without a majority is just another contender: it must not be named, and above all
- * must not pass for an ancestor of this process that holds the lock. If a majority knows of a
- * successful run, any other majority includes a server that knows of it, so one server that names
- * it is enough. */
+/* Finds the holder to wait for: the owner that has a majority. Of the owner's leases, the one that
+ * ends first counts. An owner without a majority is only another contender. It must not be named
+ * and, above all, must not pass for an ancestor of this process that holds the lock. One server
+ * that reports a successful run (REFUSED_DONE) is enough, because every majority includes a server
+ * that knows of the run. */
 static void find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
@@ -333,8 +337,8 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* --- take ---------------------------------------------------------------- */
 
-/* No server keeps a place in a queue for a waiter. If the release of an earlier lease got no
- * answer, that lease may still exist. */
+/* The servers of a quorum keep no queue of waiters. If the release of an earlier lease got no
+ * answer, that lease may still exist, so it is owed. */
 static void begin_take(struct quorum *quorum, const struct lock_request *request)
 {
     FOR_MEMBERS (member, quorum) {
@@ -381,7 +385,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
     if (result == LOCK_OK) {
         lease_begin(lease, &quorum->request, before, lease->fence);
-        FOR_MEMBERS (member, quorum) /* no lease ends after the one counted from the start */
+        FOR_MEMBERS (member, quorum) /* no lease may end after the one that counts from `before` */
             lease_cut(&member->lease, lease->deadline);
         lease->deadline = quorum_deadline(quorum);
         return LOCK_OK;
@@ -396,10 +400,10 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* --- joining ------------------------------------------------------------- */
 
-/* Makes a server without the lock take it as well. If the answer to an earlier try was lost, the
- * server recognizes its id. The lease ends there when it ends on the others. The time that settling
- * and connecting take must not extend the lease: otherwise it would grow each time another server
- * forgets it. */
+/* Asks a server without the lock to grant it too. If the answer to an earlier attempt was lost, the
+ * server recognizes the take id. The lease ends there when it ends on the other servers. The time
+ * that settling and connecting take must not extend the lease, which would otherwise grow each time
+ * a server forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -424,13 +428,13 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
 
     member->lease = taken;
     lease_cut(&member->lease, lease->deadline);
-    member->lease.ttl = lease->ttl; /* the base for the length of a later extension */
-    member->lease.set = lease->set; /* the take was only for the rest of the lease */
+    member->lease.ttl = lease->ttl; /* the TTL for a later extension */
+    member->lease.set = lease->set; /* the join was only for the rest of the lease */
     return LOCK_OK;
 }
 
-/* The caller's answer does not depend on members that join, so they only get time to connect,
- * settle and take. */
+/* The caller's answer does not depend on members that join, so they only get the time that
+ * connecting, settling and the take need. */
 static struct duration judge_join(const struct quorum *quorum)
 {
     return quorum_rounds(quorum, 6, DURATION_MS(200));
@@ -463,7 +467,7 @@ static bool join_when_due(struct quorum *quorum, struct lease *lease, struct bou
 
 /* --- check, extend ------------------------------------------------------- */
 
-/* A lease of another process is known only by its token: any server may have it. */
+/* Of another process's lease only the token is known, so any server may have the lease. */
 static void adopt(struct quorum *quorum, const struct lease *lease)
 {
     if (!lease->outside)
@@ -491,7 +495,7 @@ static void forget_lost(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* Adopts the lease as a majority has it: of the majority's leases, the one that ends first. */
+/* Adopts the lease that a majority has: of the majority's leases, the one that ends first. */
 static void take_in(const struct quorum *quorum, struct lease *lease)
 {
     lease->deadline = quorum_deadline(quorum);
@@ -514,7 +518,7 @@ static enum lock_result ask_lease(struct quorum *quorum, struct quorum_question 
     question.who = quorum_members(quorum, MEMBER_GRANTS);
     bool cancelled = quorum_round(quorum, &question, bound);
     quorum_learn_pace(quorum);
-    quorum_note(quorum, false); /* including a member that must still join */
+    quorum_note(quorum, false); /* also notes a member that must still join */
 
     enum lock_result result = quorum_verdict(quorum, question.who, cancelled, why);
     forget_lost(quorum, lease);
@@ -551,8 +555,8 @@ static enum lock_result ask_extend(struct quorum_member *member, void *about, st
 }
 
 /* No process checks a detached lock. So an extension gives the lock to the servers that have come
- * back without it, with what the others know of its holder. A server is left alone if another
- * client holds the lock there, or a release has reached it. */
+ * back without it, with what the other servers know about the holder. Nothing changes on a server
+ * where another client holds the lock, or that a release has reached. */
 static void give_detached(struct quorum *quorum, struct lease lease, struct bound bound)
 {
     struct lock_state state;
@@ -564,7 +568,7 @@ static void give_detached(struct quorum *quorum, struct lease lease, struct boun
 
     const struct lock_owner *owner = lock_state_owner(&state, lease.token);
     if (owner != NULL && owner->holder.detached) {
-        token_make(quorum->take_id); /* the original take may have been given up there */
+        token_make(quorum->take_id); /* new, because the original take may be given up there */
         quorum->request = (struct lock_request){
             .name = lease.name,
             .key = lease.key,
@@ -606,7 +610,7 @@ enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enu
 
 struct release {
     const struct lease *lease;
-    member_set granted; /* these have the lock as far as is known; others may have it */
+    member_set granted; /* the members that are known to have the lock; others may have it too */
 };
 
 /* Releases the lock if the server has it or may have it. */
@@ -629,8 +633,9 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
     return store->release(store, &lease, bound, &member->why);
 }
 
-/* A server that has the lock would keep it to the end of the lease. So once there is a verdict, a
- * server that has the lock gets some more time, and a server that may have it gets a little. */
+/* A server that has the lock would keep it until the lease ends. So once there is a verdict, a
+ * server that is known to have the lock gets a second more, and a server that may have the lock
+ * gets less. */
 static struct duration judge_release(const struct quorum *quorum)
 {
     const struct release *release = quorum->question->about;
@@ -643,7 +648,7 @@ static struct duration judge_release(const struct quorum *quorum)
 }
 
 /* Notes which servers have released the lock. Returns NULL if a majority remembers the run;
- * otherwise why one server does not. */
+ * otherwise the reason why one server does not. */
 static const char *note_released(struct quorum *quorum)
 {
     int remembered = 0;

@@ -13,7 +13,7 @@ enum { QUORUM_LEAST = 3, QUORUM_MOST = 15 };
 /* Results as sets of bits. */
 enum {
     RESULT_OK = 1 << LOCK_OK,
-    RESULT_HELD = 1 << LOCK_HELD, /* by another client */
+    RESULT_HELD = 1 << LOCK_HELD, /* the lock is held by another client */
     RESULT_PAST = 1 << LOCK_GONE | 1 << LOCK_FOREIGN | 1 << LOCK_ENDED | 1 << LOCK_RELEASED,
     RESULT_MISCONFIGURED = 1 << LOCK_REFUSED | 1 << LOCK_INVALID,
     RESULT_BAD = RESULT_MISCONFIGURED | 1 << LOCK_CANT_CREATE | 1 << LOCK_SYSTEM, /* permanent */
@@ -23,28 +23,28 @@ enum {
 
 /* The standing of this process's lease on one server. The lock is held as long as a majority grants
  * the lease, even if these servers cannot be asked at the moment. A server that has never granted
- * the lease, or has lost it, may grant the lock to another client. One bit each, for sets of
- * them. */
+ * the lease, or has lost it, may grant the lock to another client. Each standing is one bit, for
+ * sets of standings. */
 enum member_standing {
     MEMBER_WITHOUT = 1,  /* no lease there: never granted, or lost since */
     MEMBER_OWES = 2,     /* a take may still be carried out there, and must be released */
-    MEMBER_GRANTS = 4,   /* or may grant: for another process's lease only the token is known */
-    MEMBER_RELEASED = 8, /* by this process, or another that has its token; not taken there again */
+    MEMBER_GRANTS = 4,   /* grants the lease or, if the lease is another process's, may grant it */
+    MEMBER_RELEASED = 8, /* released by any process that has the token; not requested there again */
     MEMBER_LACKS = MEMBER_WITHOUT | MEMBER_OWES,
 };
 
-/* A set of members, a bit each. */
+/* A set of members, one bit for each. */
 typedef unsigned member_set;
 #define QUORUM_ALL (~0U)
 
 /* One of the servers, and what is known about it. */
 struct quorum_member {
     struct quorum *quorum;
-    member_set bit; /* of this member alone */
+    member_set bit; /* the bit of this member */
     struct backend *store;
     char url[sizeof((struct redis_url *)0)->shown]; /* as shown to people */
     enum member_standing standing;
-    struct lease lease;    /* as stored on this server; deadline 0: there is none */
+    struct lease lease;    /* the lease as stored on this server; deadline 0: no lease */
     struct deadline until; /* MEMBER_OWES: end of the owed take's lease; 0: it was not granted */
     char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the owed take */
 
@@ -52,22 +52,22 @@ struct quorum_member {
     bool asked;
     bool done; /* the result has arrived */
     enum lock_result result;
-    struct errmsg why;       /* of the result */
-    struct holder holder;    /* of LOCK_HELD */
-    struct lock_state state; /* of a look */
-    struct pause pause;      /* that a take or a look has found */
-    bool started;            /* its own thread asks it */
+    struct errmsg why;       /* the reason for the result */
+    struct holder holder;    /* the holder, if the result is LOCK_HELD */
+    struct lock_state state; /* the state that a look has found */
+    struct pause pause;      /* the pause that a take or a look has found */
+    bool started;            /* a separate thread asks this member */
     pthread_t thread;
 };
 
 /* What a round asks. */
 struct quorum_question {
-    /* Asks this server, in its own thread; `about` is the same for all members. */
+    /* Asks one server, usually in a separate thread; `about` is the same for all members. */
     enum lock_result (*ask)(struct quorum_member *member, void *about, struct bound bound);
     void *about;
-    /* How much longer to wait for the members that have not answered; QUORUM_WAITS: until
-     * the bound. Called at the start, and after each answer by the thread that got it, with
-     * the mutex held. NULL: QUORUM_WAITS. */
+    /* Returns how much longer to wait for the members that have not answered; QUORUM_WAITS means
+     * until the bound. Called with the mutex held, at the start and after each answer, by the
+     * thread that got the answer. NULL: always QUORUM_WAITS. */
     struct duration (*patience)(const struct quorum *quorum);
     member_set who;
 };
@@ -80,11 +80,11 @@ struct quorum {
     int need; /* a majority */
 
     /* The takes. */
-    struct lock_request request; /* the last one, with the take_id below */
-    char first_id[TOKEN_SIZE];   /* of the first take */
-    char take_id[TOKEN_SIZE];    /* of the last take: begins with first_id */
+    struct lock_request request; /* the last request, with the take_id below */
+    char first_id[TOKEN_SIZE];   /* the take id of the first take */
+    char take_id[TOKEN_SIZE];    /* the take id of the last take, which begins with first_id */
     int takes;
-    int splits;            /* refusals in a row although no client has a majority */
+    int splits;            /* consecutive refusals in which no client had a majority */
     struct deadline again; /* when to ask again for a lock that is held */
 
     /* While the lock is held. */
@@ -102,8 +102,8 @@ struct quorum {
     struct deadline start;
     struct deadline cut;     /* when the wait for the members ends */
     struct deadline decided; /* when the first cut was set */
-    int cut_fd;              /* a timerfd of the cut */
-    int cancel_fd;           /* for all waits: an epoll(7) of cut_fd and the caller's cancel_fd */
+    int cut_fd;              /* a timerfd that expires at `cut` */
+    int cancel_fd;           /* ends all waits: an epoll(7) of cut_fd and the caller's cancel_fd */
     pthread_mutex_t mutex;
 
     struct quorum_member members[];
@@ -128,12 +128,13 @@ enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why
 /* Asks the members of the question at the same time: the last one in the caller's thread, each
  * other one in its own thread. Waits for them as long as the patience and the bound allow.
  * Afterwards each of these members has a result (LOCK_CANCELLED if it was cut short); the other
- * members keep theirs. Returns whether the bound's own cancel descriptor is readable. */
+ * members keep their last results. Returns whether the bound's own cancel descriptor is
+ * readable. */
 bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
                   struct bound bound);
 
 /* Patience for a question that is not urgent: once a majority has said yes, the slow members get
- * some more time; once the lease is lost, none. */
+ * some more time; once the lease is lost, they get none. */
 struct duration quorum_judge(const struct quorum *quorum);
 
 /* The time that this many rounds would take at the pace of the last round that had a verdict,
@@ -150,26 +151,27 @@ member_set quorum_missing(const struct quorum *quorum);
 /* The members with one of these standings. */
 member_set quorum_members(const struct quorum *quorum, unsigned standings);
 
-/* The members that had one of these results, a set, when they were last asked. */
+/* The members whose last result is in the set `results`. */
 member_set quorum_answered(const struct quorum *quorum, unsigned results);
 int quorum_count(const struct quorum *quorum, unsigned results);
 
-/* Like quorum_count(), during a round: counts the members that have answered. A member that is not
- * asked counts by its last result if it has released the lock, otherwise as LOCK_GONE. */
+/* Like quorum_count(), but during a round: counts only the members that have answered. A member
+ * that the round does not ask counts with its last result if it has released the lock, otherwise
+ * with LOCK_GONE. */
 int quorum_count_round(const struct quorum *quorum, unsigned results);
 
 /* LOCK_OK if a majority has done what the last round asked; otherwise *why gives the reason. */
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
 
-/* The majority's verdict on a lease, after a round that has asked all servers that may have had the
- * lease (`may_have`), and before the answers change their standing. LOCK_OK. With *why set:
- * LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if the servers that have not lost the lease
- * are no majority; otherwise the reason why the verdict is unknown. */
+/* The majority's verdict on a lease. Call this after a round that has asked all servers that may
+ * have had the lease (`may_have`), and before the answers change their standing. Returns LOCK_OK
+ * or, with *why set: LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if the servers that have
+ * not lost the lease are no majority; otherwise the reason why the verdict is unknown. */
 enum lock_result quorum_verdict(const struct quorum *quorum, member_set may_have, bool cancelled,
                                 struct errmsg *why);
 
-/* If too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM if there would be no majority even
- * if all unreachable servers came back; otherwise LOCK_UNAVAILABLE. */
+/* The result if too few servers answer: LOCK_UNAVAILABLE if the unreachable servers could complete
+ * a majority by coming back; otherwise LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM. */
 enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why);
 
 /* Returns the highest of `count` values (deadlines, fences) that a majority of the servers reaches;
@@ -179,7 +181,7 @@ int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 /* The pause that a majority of the servers has. */
 struct pause quorum_paused(const struct quorum *quorum);
 
-/* Until when a majority grants the lease. */
+/* The time until which a majority grants the lease. */
 struct deadline quorum_deadline(const struct quorum *quorum);
 
 /* Reports in base.note and base.warning the members that have a problem. */

@@ -2,28 +2,29 @@
  *
  * Ownership:
  *
- *   member i, its backend    the thread that asks it, while it lives; the caller before
- *                            the round and after it.
+ *   member i, its backend    the thread that asks the member, until the thread ends; the
+ *                            caller before and after the round.
  *   done, result, cut,
  *   decided                  under the mutex during a round.
  *   the rest of struct
  *   quorum                   written by the caller before it starts a thread.
  *   cut_fd                   set under the mutex; disarmed by the caller when no round is
- *                            on. Every wait of a member ends once cut_fd or the caller's
+ *                            running. Every wait of a member ends once cut_fd or the caller's
  *                            own cancel descriptor is readable.
  *
  * Orders of events:
  *   all answer -> each thread ends after its answer -> the caller joins them.
- *   enough answer -> the last of these sets the time that the patience gives the others -> the
- *     time passes -> all their waits end, and each thread reports what it knows -> no thread is
- *     ever left over from a round. An answer that is too late for the verdict still counts.
- *   the bound passes -> each thread obeys it without the caller.
+ *   enough members answer -> the thread that got the last of these answers limits the time of the
+ *     other members (`patience`) -> the time passes -> the waits of the others end, and each thread
+ *     reports what it knows, so no thread outlives its round. An answer that is too late for the
+ *     verdict still counts.
+ *   the bound passes -> each thread ends by itself, because it has the same bound.
  *   the caller is cancelled -> all waits end at the same moment.
- *   no thread can be started -> the caller asks that server after its own, because reaching the
- *     user's limit of processes is no reason to leave a lock on a server.
+ *   a thread cannot be started -> the caller asks that server too, after its own: even at the
+ *     user's limit of processes, no lock must be left on a server.
  *
- * All threads are joined before a round returns, so that the fork of the command, or of a guard,
- * finds no thread but its own. */
+ * All threads are joined before a round returns, so that no other thread exists when dlock forks
+ * the command or a guard. */
 #include "store/quorum/quorum_int.h"
 
 #include "util/thread.h"
@@ -95,7 +96,8 @@ enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why
                        strerror(errno));
 }
 
-/* Returns the member that the caller's thread asks, which is the last one; NULL: none is asked. */
+/* Returns the member that the caller's thread asks, which is the last one, or NULL if no member is
+ * asked. */
 static struct quorum_member *begin_round(struct quorum *quorum,
                                          const struct quorum_question *question, struct bound bound)
 {
@@ -157,8 +159,8 @@ void quorum_learn_pace(struct quorum *quorum)
             deadline_gap(quorum->start, deadline_earlier(quorum->decided, deadline_now()));
 }
 
-/* The round trips of a member that must connect again: the connection, perhaps TLS, and
- * the tracking. */
+/* How many round trips a member needs if it must connect again: for the connection, perhaps for
+ * TLS, and for CLIENT TRACKING. */
 enum { CONNECTED_ROUNDS = 5 };
 
 struct duration quorum_judge(const struct quorum *quorum)
@@ -339,12 +341,13 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
     return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
 }
 
-/* If the lease was released with its own token, the command runs on. So most of the servers that
- * had the lease until now, and no longer have it, must say so: a release may have reached only one
- * of them, now or, if the others have lost their keys, long ago. A server that the release reached
- * too late had the lease until it ran out (LOCK_ENDED): if such servers help to make up a majority,
- * the lease was not lost. They could not tell if another client had deleted the key before, while
- * they were unreachable; but after the end of a lease no server can tell, alone or in a quorum. */
+/* If the lease was released with its own token, the command keeps running. So most of the servers
+ * that had the lease until now, and no longer have it, must say that it was released. One server is
+ * not enough: the release may have reached only that one or, if the others have lost their keys,
+ * may be an old one. A server that answers LOCK_ENDED had the lease until it ran out. If such
+ * servers help to make up a majority, the lease was not lost. They cannot tell whether another
+ * client deleted the key earlier, while they were unreachable. But after the end of a lease no
+ * server can tell that, alone or in a quorum. */
 static enum lock_result loss(const struct quorum *quorum, member_set may_have, int missing,
                              struct errmsg *why)
 {
