@@ -1,9 +1,9 @@
-/* A waiter requests the lock again when the store notifies the waiter, when a change that the store
- * announced is due, and, in case a notice is lost, at a jittered interval that grows.
+/* A waiter requests the lock again when the store sends a notification, when a change that the
+ * store announced is due and, in case a notification is lost, at a jittered interval that grows.
  *
- * The store may notify the waiter before, during or after the moment at which the waiter falls
- * asleep: the notice keeps the store's descriptor (struct call) readable until listen() reads the
- * notice, and each pause starts with listen(). */
+ * No notification is missed, whether it comes before, during or after the moment at which the
+ * waiter falls asleep. A notification keeps the store's descriptor (struct call) readable until
+ * listen() reads the notification, and each pause starts with listen(). */
 #include "run/acquisition.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -19,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long dlock tries to release a lock that it may hold without knowing it, and how long it tries
- * to leave a queue. If dlock fails to leave, the store eventually notices that the waiter is
+/* How long dlock tries to release a lock that it may have acquired without knowing, and how long it
+ * tries to leave a queue. If dlock fails to leave, the store eventually notices that the waiter is
  * gone. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 
@@ -29,20 +29,20 @@ static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 
  * start the next script before the guard has released the lock. */
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
-/* Other processes may cause notices as often as they like. So the requests that follow notices have
- * at least notice_interval between them on average; a burst of requests may be ahead of that
- * average by notice_burst. */
+/* Limits the requests that follow notifications, because other processes can cause notifications as
+ * often as they like. On average, such requests are at least notice_interval apart. A burst of
+ * requests may be ahead of that average by notice_burst. */
 static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
-/* How long to retry a release; after that the lease expires by itself. No attempt starts in the
- * last release_interval of this time. The server would have too little time left to answer, and
- * dlock would report a server that did not answer, although the server has said in an earlier
- * attempt why it cannot release the lock. */
+/* How long dlock retries a release; after that the lease expires by itself. No attempt starts in
+ * the last release_interval of this time, because the server would have too little time to answer.
+ * dlock would then report that the server did not answer, instead of the reason that the server
+ * gave in an earlier attempt. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-/* After the end of the lease, the release matters little. dlock then gives up the attempt that is
- * under way at the first of these limits, makes one more attempt over another connection, and gives
- * up that attempt at the second limit. */
+/* Limits for a release after the end of the lease, when the release matters little. At the first
+ * limit, dlock gives up the attempt that is under way and makes one more over another connection.
+ * At the second limit, dlock gives up that attempt too. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
 /* --- opening and closing --------------------------------------------------- */
@@ -81,14 +81,16 @@ int acquisition_close(struct acquisition *lock, int status)
 
 struct wait {
     struct acquisition *lock;
-    struct lock_request request; /* lock->request, with `waits`, `waited` and `last` for this try */
+    struct lock_request request; /* lock->request, with `waits`, `waited` and `last` set for this
+                                  * try */
     bool waits;                  /* false: -n */
     struct retries tries;        /* tries.end is the end of the wait */
     struct deadline start;
     struct deadline tried;    /* when this try started */
     struct duration interval; /* between requests for a lock that is held */
-    struct deadline heeded;   /* a token bucket: requests after notices used the time until then */
-    bool uncalled;            /* dlock has said that the store cannot notify it */
+    struct deadline heeded;   /* a token bucket: requests after notifications have used the time
+                               * until then */
+    bool uncalled;            /* dlock has reported that the store cannot notify it */
     /* Results: */
     struct holder holder; /* set on LOCK_HELD */
     struct errmsg why;
@@ -110,29 +112,30 @@ bool acquisition_is_for_us(const struct acquisition *lock)
     return pid == getpid() || pid == getppid();
 }
 
-/* True if the holder is an ancestor, or this process itself (a script that has executed dlock):
- * then this process runs under the holder's lock. But the holder may also be a take of this process
- * that came too late (gave_back), and whose release did not reach the store. That take keeps us out
- * until its lease ends, so it is a holder to wait for. If this process had already held the lock as
- * a script, the store would not have granted that take. The time of a take does not distinguish the
- * two cases, because clocks may be set. */
+/* True if this process runs under the holder's lock: the holder is an ancestor, or is this process
+ * itself, which held the lock as a script and then executed dlock.
+ *
+ * False if the holder is an earlier request of this process that was granted too late (gave_back)
+ * and whose release did not reach the store. dlock must wait until that lease ends. (The store
+ * granted that request, so this process did not hold the lock as a script.) The times of the
+ * requests do not distinguish the two cases, because clocks may be set. */
 static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
     struct pids *ancestors = &lock->ancestors;
 
-    /* A process never gets a new ancestor, but an ancestor may end: so the list can only prove that
+    /* A process never gets a new ancestor, but an ancestor may end. So the list can only prove that
      * a process is not an ancestor. */
     if (ancestors->count == 0 && !proc_list_ancestors(self->pid, ancestors))
-        ancestors->count = 0; /* the next refusal lists them again */
+        ancestors->count = 0; /* the ancestors are listed again at the next refusal */
     if (ancestors->count > 0 && !pids_has(ancestors, holder->pid))
         return false;
     return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
 }
 
-/* Looks for what a refusal does not show: a lock that is attached to one of our callers, or an
- * ancestor's share of the lock (a refusal names only one holder of a shared lock). Searches
- * only once, because this reads a directory and asks the store. */
+/* Looks for outer locks that a refusal does not show: a lock that is attached to an ancestor, or an
+ * ancestor's share of the lock (a refusal names only one holder of a shared lock). Searches only
+ * once, because a search reads a directory and asks the store. */
 static void search_outer(struct acquisition *lock)
 {
     struct backend *backend = lock->backend;
@@ -158,8 +161,8 @@ static void search_outer(struct acquisition *lock)
     lock_state_free(&state);
 }
 
-/* True if an ancestor holds the lock: the ancestor waits for this process to end, so the wait for
- * the lock would never end. */
+/* True if an ancestor holds the lock. A wait for the lock would then never end, because the
+ * ancestor waits for this process to end. */
 static bool is_held_by_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     bool covers = !holder->shares, conflicts = lock->request.mode == MODE_EXCLUSIVE;
@@ -183,7 +186,7 @@ static enum lock_result pause_for_call(struct wait *wait)
     if (call.cannot != NULL && !wait->uncalled)
         progress_say_uncalled(view, call.cannot);
     wait->uncalled |= call.cannot != NULL;
-    /* A store that notifies the waiter is polled only in case a notice is lost. */
+    /* A store that sends notifications is polled only in case a notification is lost. */
     if (call.fd >= 0 && call.cannot == NULL)
         wait->interval = call.poll_most;
     wait->interval = duration_min(wait->interval, call.poll_most);
@@ -216,11 +219,11 @@ static bool is_over(const struct wait *wait)
     return !deadline_before(wait->tried, wait->tries.end);
 }
 
-/* True if dlock -n requests the lock again at once, this time as a waiter. It does so if the holder
- * has ended, because the guard of --attach may be about to release the lock. If the holder of a
- * --lock-file is a guard, the holder is unknown: then dlock waits if any guard has yet to release
- * the lock of a process that has ended. If there is no such guard, the guard that held the lock may
- * have released the lock meanwhile, so dlock requests the lock once more. */
+/* True if dlock -n must request the lock again, this time as a waiter. This is so if the holder has
+ * ended, because the guard of --attach may be about to release the lock. If the holder of a
+ * --lock-file is unknown, it may be a guard. dlock then waits if any guard has yet to release the
+ * lock of a process that has ended. If there is no such guard, dlock requests the lock only once
+ * more, because the guard may have released the lock meanwhile. */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;
@@ -235,8 +238,8 @@ static bool wait_for_guard(struct wait *wait)
     return true;
 }
 
-/* Another process holds the lock. LOCK_OK: it is time to request the lock again; LOCK_HELD: the
- * wait is over; LOCK_CANCELLED. */
+/* Called if another process holds the lock. Returns LOCK_OK when it is time to request the lock
+ * again, LOCK_HELD if the wait is over, or LOCK_CANCELLED. */
 static enum lock_result wait_for_holder(struct wait *wait)
 {
     if (is_held_by_ancestor(wait->lock, &wait->holder) || wait->holder.refusal == REFUSED_DONE)
@@ -248,8 +251,7 @@ static enum lock_result wait_for_holder(struct wait *wait)
 
 /* --- taking ---------------------------------------------------------------- */
 
-/* Releases a lock under which nothing was done, without regard to --hold-at-least; tries for
- * `limit` at most. */
+/* Releases a lock under which nothing was done, within `limit`. Ignores --hold-at-least. */
 static enum lock_result give_up(struct backend *backend, struct lease *lease, struct duration limit)
 {
     struct errmsg ignored;
@@ -257,7 +259,7 @@ static enum lock_result give_up(struct backend *backend, struct lease *lease, st
     return backend->release(backend, lease, (struct bound){deadline_after(limit), -1}, &ignored);
 }
 
-/* Releases the lock if the answer to a take never came, because the take may have succeeded; and
+/* Releases the lock if a request was not answered, because that request may have succeeded. Also
  * leaves the queue, so that later waiters do not wait for this one. */
 static void abandon(struct wait *wait, enum lock_result result)
 {
@@ -280,7 +282,7 @@ static void abandon(struct wait *wait, enum lock_result result)
 }
 
 /* Requests the lock once. If the answer took so long that the lease is almost over, releases the
- * lock; the next take then needs a new id. */
+ * lock; the next request then needs a new take id. */
 static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
 {
     struct wait *wait = data;
@@ -288,7 +290,7 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     struct backend *backend = lock->backend;
 
     wait->tried = deadline_now();
-    /* With -n, if dlock now waits for a guard, its first request was already counted. */
+    /* If dlock -n now waits for a guard, its first request was already counted as refused. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
     if (wait->request.waits) /* with -n, the time went by before the store answered */
         wait->request.waited = deadline_gap(wait->start, wait->tried);
@@ -306,9 +308,9 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
                        "the lock was acquired, but its lease ended before the answer arrived");
 }
 
-/* Waits for the lock in this store. On every result except LOCK_OK, neither a take of ours nor our
- * place in the queue is left in the store, as far as dlock can reach it. Returns the results of the
- * backend's take(); LOCK_HELD: the wait is over, or would never end. */
+/* Waits for the lock in this store. If the result is not LOCK_OK, dlock has left the queue and
+ * released any lock that it may have acquired, as far as it could reach the store. Returns a result
+ * of the backend's take(); LOCK_HELD: the wait is over, or would never end. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
     struct acquisition *lock = wait->lock;
@@ -317,7 +319,7 @@ static enum lock_result wait_in_store(struct wait *wait)
     wait->interval = lock->backend->poll_least;
     wait->request.waits = wait->waits;
     wait->tries.end = lock->waits_forever ? DEADLINE_NEVER : deadline_plus(wait->start, lock->wait);
-    if (wait->waits) /* -n makes one try, whose time is not limited here */
+    if (wait->waits) /* -n makes one try, which has no time limit here */
         wait->tries.limit = wait->tries.end;
     for (bool again = true; again;) {
         result = retry(&wait->tries, take, wait, &wait->why);
@@ -339,7 +341,7 @@ static enum lock_result wait_in_store(struct wait *wait)
 
 /* --- all together ---------------------------------------------------------- */
 
-/* Why the lock could not be acquired. Returns text. */
+/* Writes why the lock could not be acquired. Returns text. */
 static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
 {
     char who[HOLDER_TEXT_SIZE], left[DURATION_TEXT_SIZE] = "", usual[RUN_TIMES_SIZE];
@@ -426,7 +428,7 @@ static void say_taken(const struct acquisition *lock)
                 duration_rounded(lock->waited, time, sizeof time), until);
 }
 
-/* Opens the file store of --fallback, with a warning. False: reported. */
+/* Opens the file store of --fallback, and warns the user. False: the failure has been reported. */
 static bool fall_back(struct acquisition *lock, const struct errmsg *outage, int *status)
 {
     struct errmsg why = {""};
@@ -456,9 +458,9 @@ bool acquisition_take(struct acquisition *lock, int *status)
         .start = deadline_now(),
     };
 
-    /* If an ancestor has a share of the lock, the store would grant this process another share, so
+    /* If an ancestor has a share of the lock, the store would grant this process another share. So
      * dlock searches for such an ancestor before it requests a share. An exclusive request would be
-     * refused. So dlock searches only after the refusal, which may name any of the holders. */
+     * refused, so dlock searches only after the refusal. */
     if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
         search_outer(lock);
     if (lock->outer == OUTER_CONFLICTS)
@@ -506,14 +508,15 @@ struct release {
  *   between two tries -> no try follows
  *   during a try -> dlock gives up the try, because the server hangs. But the answer may be on its
  *     way, so one more try follows, over another connection, for under_way_limit at most
- *   in both cases -> the lock lasts until its lease ends, unless the store carried out a try
+ *   in both cases -> the lock lasts until its lease ends, unless one of the tries has released it
  *
  * Orders of the lease's end and the release:
  *   the lock is gone, and the lease has not ended -> the lock was lost
  *   the lease has ended by the store's clock, but not by ours -> the store's clock is ahead, and
- *     others could have the lock while the command ran: the lock was lost
- *   the lease ended by both clocks before the release arrived -> the lock was not lost: LOCK_ENDED;
- *     or LOCK_UNAVAILABLE if an earlier try failed: that failure is why the lock was not released
+ *     others could acquire the lock while the command ran: the lock was lost
+ *   the lease ended by both clocks before the release arrived -> the lock was not lost. The
+ *     result is LOCK_ENDED. If an earlier try failed, that failure is why the lock was not
+ *     released, and the result is LOCK_UNAVAILABLE
  *   the server hangs until this process has ended -> the server still carries out the last try,
  *     and so remembers the run */
 static enum lock_result release_once(void *data, struct bound bound, struct errmsg *why)

@@ -1,43 +1,42 @@
-/* Two processes, and when each owns the lock (the lock file or the connection to Redis):
+/* Two processes own the lock (the lock file or the connection to Redis), one after the other:
  *
- *   dlock   until the fork; and again if the guard reports through the pipe why it
- *           cannot watch, or ends without a report.
- *   guard   from the fork on, until the lock is released. dlock no longer touches
- *           the backend, and does not close it when dlock ends: a file lock belongs to
- *           the open file, which the guard shares with dlock.
+ *   dlock   until the fork. dlock owns the lock again if the guard reports through the pipe
+ *           that it cannot watch, or ends without a report.
+ *   guard   from the fork until the lock is released. dlock no longer uses the backend, and
+ *           does not even close it: a file lock belongs to the open file, which the guard
+ *           shares with dlock.
  *
  * Orders at the start:
- *   1. The guard reports that it watches -> dlock ends with 0.
- *   2. The guard cannot watch -> it reports why before its watch thread has touched
- *      the backend -> dlock releases the lock.
- *   3. The guard is killed before its report; or, before the report, a signal comes to
- *      dlock or the lease ends -> dlock kills the guard and releases the lock.
+ *   1. The guard reports that it is watching -> dlock exits with status 0.
+ *   2. The guard cannot watch -> it reports why before its watch thread has used the
+ *      backend -> dlock releases the lock.
+ *   3. Before the report, the guard is killed, a signal comes to dlock, or the lease
+ *      ends -> dlock kills the guard and releases the lock.
  *   4. dlock is killed before the guard has reported -> the caller assumes that dlock has not
- *      acquired the lock. The guard finds no reader at the pipe, and releases the lock.
+ *      acquired the lock. The guard finds that nobody reads the pipe, and releases the lock.
  *   5. dlock is killed after the guard has reported -> the guard holds the lock as long as the
  *      target lives. The caller sees that dlock failed, and its `|| exit` ends the target.
  *
  * Orders at the end:
- *   1. The target ends first -> the guard releases the lock at once, whatever the target has
- *      left behind. A dlock -n that asks before the release finds a holder that has ended, and
- *      gives the guard a moment (run/acquisition.c).
- *   2. The lease ends or is lost first -> the guard stops and kills the target and its family
- *      (run/expiry.c) -> it releases the lock when none of them is left.
- *   3. The guard and the target were frozen, and the target ends before the guard wakes -> the boot
- *      clock shows that the target ended too late, and the guard reports that.
- *   4. The lock is released with its own token, as by dlock --release in the
+ *   1. The target ends first -> the guard releases the lock at once, even if descendants of the
+ *      target are still running. A dlock -n that requests the lock before the release finds a
+ *      holder that has ended, and waits a moment for the guard (run/acquisition.c).
+ *   2. The lease ends or is lost first -> the guard stops and kills the target and its
+ *      descendants (run/expiry.c) -> the guard releases the lock when none of them is left.
+ *   3. The guard and the target were frozen, and the target ends before the guard runs again ->
+ *      the boot clock shows that the target ended too late, and the guard reports that.
+ *   4. The lock is released with its owner token, for example by dlock --release in the
  *      script -> the guard exits.
- *   5. The guard is killed -> nothing stops the target, and the lock expires by
- *      itself (a file lock at once). No process is left that could do more.
+ *   5. The guard is killed -> nothing stops the target, because no other process watches the
+ *      lease. The lock expires by itself; a file lock is free at once.
  *
  * The target is the process that called dlock, or the process that --attach=PID names. The
- * caller may end before dlock calls getppid(2); and between getppid(2) and pidfd_open(2), its
- * pid may become another process's. Orders:
+ * caller may end at any time, and its pid may then be given to another process. Orders:
  *
- *   the caller ends before getppid() -> our parent is pid 1, which is never meant unless it is
- *       named; or a subreaper (a service manager), which is in another session, unlike a caller
+ *   the caller ends before getppid() -> our parent is now pid 1, which dlock accepts only as
+ *       --attach=1, or a subreaper (a service manager), which is in another session than dlock
  *   the caller ends before pidfd_open() -> there is no such process; or another process has
- *       the pid, and getppid() now returns another pid
+ *       got the pid, but getppid() now returns a different pid
  *   the caller ends later -> the pidfd is readable
  */
 #include "run/attach_daemon.h"
@@ -89,9 +88,9 @@ static void describe(struct attach_target *target, pid_t pid)
     target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
 }
 
-/* True if the caller is a shell with a terminal that gives each of its jobs a process group of its
- * own: a user types commands there. A script that begins with #! is not such a shell, because its
- * process has the name of the script. */
+/* True if the caller is a shell in which a user types commands: it has a terminal, and gives each
+ * job a new process group. A script that begins with #! is not such a shell, because its process
+ * has the name of the script. */
 static bool is_interactive_shell(pid_t pid)
 {
     static const char *const shells[] = {"sh",   "bash", "dash", "zsh",     "ksh", "ksh93", "mksh",
@@ -140,8 +139,8 @@ int attach_target_open(struct attach_target *target, pid_t given, const struct m
                     "%s belongs to another user, so dlock could not stop it when the lease ends; "
                     "nothing is locked",
                     target->name);
-    /* Probably $PPID in an orphaned script, which is 1: at the end of the lease, dlock would stop
-     * everything that runs on the host. */
+    /* This is probably --attach=$PPID in an orphaned script, whose parent is pid 1. At the end of
+     * the lease, dlock would stop every process on the host. */
     if (pid == 1 && getsid(pid) != getsid(0))
         return refuse_target(out, "pid 1 belongs to another session and did not call dlock");
     return STATUS_OK;
@@ -160,8 +159,8 @@ void attach_target_close(struct attach_target *target)
 
 /* --- the worker of run/supervise.c --------------------------------------- */
 
-/* How often the guard checks whether the target and its descendants, which were asked to end, have
- * ended. */
+/* How often the guard checks whether the target and its descendants have ended after the stop
+ * signal. */
 static const struct duration look_interval = {20 * NS_PER_MS};
 
 static const struct watchdog no_heartbeat = {.fd = -1};
@@ -172,11 +171,11 @@ struct guard {
     int ready_fd; /* the pipe to dlock, for one report */
     struct supervision supervision;
     struct attach_record attached;
-    struct tree family; /* the target with all that it has started */
+    struct tree family; /* the target and its descendants */
 };
 
-/* If /proc shows no process, signals at least the target itself: the pidfd makes that safe even if
- * the target has ended. */
+/* If /proc shows no process of the target, signals at least the target itself. The pidfd makes this
+ * safe even if the target has ended. */
 static void signal_target(void *data, int number, struct deadline until)
 {
     struct guard *guard = data;
@@ -198,7 +197,7 @@ static struct tree_count target_left(void *data)
     struct guard *guard = data;
     struct tree_count left = tree_left(&guard->family);
 
-    if (left.found == 0) /* none is left, or /proc hides the target */
+    if (left.found == 0) /* no process is left, or /proc hides the target */
         left = (struct tree_count){.found = !attach_target_has_ended(guard->target),
                                    .first = guard->target->id.pid,
                                    .known = true};
@@ -214,13 +213,13 @@ static bool attend_target(void *data)
         supervision->fds[0] = -1;
         supervision->due = deadline_after(look_interval);
     }
-    return supervision->end.released; /* supervise() then ends at once */
+    return supervision->end.released; /* supervise() then returns at once */
 }
 
 /* --- the guard ----------------------------------------------------------- */
 
-/* Reports to dlock, in one write, why the guard cannot watch; "": the guard watches. False if dlock
- * does not read the pipe any more. */
+/* Reports to dlock, in one write, why the guard cannot watch. An empty text means that the guard is
+ * watching. False if dlock does not read the pipe any more. */
 static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
@@ -241,7 +240,8 @@ static void adjust_messages(struct messages *out)
     fd_close(&out->notify.fd);
 }
 
-/* If the record cannot be written, the lock is held nevertheless. */
+/* Records that the lock is attached to the target. If the record cannot be written, the lock is
+ * still held. */
 static void note_attachment(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
@@ -253,7 +253,8 @@ static void note_attachment(struct guard *guard)
                     why.text);
 }
 
-/* False with *why set: the watch thread has not touched the backend. */
+/* Prepares the guard and starts the watch thread. False with *why set: the watch thread has not
+ * used the backend. */
 static bool prepare(struct guard *guard, const struct attach_plan *plan, struct errmsg *why)
 {
     struct acquisition *lock = guard->lock;
@@ -263,8 +264,8 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
         return errmsg_fail(why, false, "cannot leave the caller's session: %s", strerror(errno));
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
-    /* The guard blocks all signals. Signals to dlock do not concern the guard: they must not cut
-     * short its release of the lock. */
+    /* The guard blocks all signals and does not read them. A signal to dlock must not cut short the
+     * release of the lock by the guard. */
     fd_close(&lock->cancel_fd);
     fd_close(&lock->signals.fd);
 
@@ -286,7 +287,8 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
     return watch_start(&supervision->watch, why) == LOCK_OK;
 }
 
-/* The target is not our child: its exit status is not known. */
+/* Releases the lock. The exit status of the target is unknown, because the target is not a child of
+ * the guard. */
 static void release(struct guard *guard, bool wanted)
 {
     struct acquisition *lock = guard->lock;
@@ -334,7 +336,8 @@ __attribute__((noreturn)) static void guard_lock(struct guard *guard,
 
 /* --- dlock's own side ---------------------------------------------------- */
 
-/* Waits for the guard's report, until the lease or a signal ends the wait. */
+/* Waits for the guard's report until the lease ends or a signal comes. True if the guard is
+ * watching; otherwise *why is the failure. */
 static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
@@ -375,8 +378,8 @@ bool attach_daemon_start(struct acquisition *lock, const struct attach_target *t
     fd_close(&ends[1]);
     bool started = pid > 0 && hear(lock, ends[0], &why);
     if (pid > 0 && !started)
-        process_kill_child(pid); /* the child's copy of the descriptor would keep the lock file
-                                  * locked */
+        process_kill_child(pid); /* otherwise the child's copy of the descriptor would keep the lock
+                                  * file locked */
     fd_close(&ends[0]);
     if (!started) {
         lock->ended_by = signals_ended_by(&lock->signals);

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* How long, and how often, dlock tries to kill a process that not even SIGKILL ends, because it
- * hangs in the kernel. */
+/* How long, and how often, dlock tries to kill a process that hangs in the kernel, where even
+ * SIGKILL does not end it. */
 static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
 
 void expiry_init(struct expiry *end)
@@ -20,7 +20,7 @@ void expiry_init(struct expiry *end)
     };
 }
 
-/* When dlock must warn, stop and kill, according to the lease as it is now known. */
+/* When dlock must warn, stop and kill, as far as the lease is known now. */
 struct dates {
     struct deadline warn, stop, kill;
 };
@@ -39,8 +39,8 @@ static struct dates dates_of(const struct expiry *end)
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
 
 /* Writes "the lease of 1h" or, if another process changed the lease, the length that the lease was
- * last set to. That length is rounded: the store reports it a moment after the change, as a
- * slightly shorter one. Returns text. */
+ * last set to. That length is rounded: the store reports the change a moment later, so the length
+ * appears slightly too short. Returns text. */
 static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -59,8 +59,9 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
     return text;
 }
 
-/* Advice on how to avoid the end of the lease. --ttl does not help if another process changed the
- * lease; nothing helps if heartbeats came, but did not reach the store. Returns text. */
+/* Writes advice on how to avoid the end of the lease, or "" if there is none. A longer --ttl does
+ * not help if another process changed the lease. Nothing helps if heartbeats came but did not reach
+ * the store. Returns text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -187,7 +188,7 @@ static void ended(struct expiry *end)
               advice_format(end, advice));
 }
 
-/* Handles a release by the worker itself, or by another process that has the token. */
+/* Handles a release by the worker itself, or by another process that has the owner token. */
 static void was_released(struct expiry *end)
 {
     end->released = true;

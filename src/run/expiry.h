@@ -10,30 +10,30 @@
 
 #include <stdbool.h>
 
-/* The process that works under the lease, with its descendants: the command, or the process
- * that a lock is attached to. */
+/* The process that works under the lease, and its descendants. The process is the command, or the
+ * one that a lock is attached to. */
 struct worker {
-    const char *name; /* as used in a sentence: "the command" */
+    const char *name; /* as used in messages: "the command" */
     void *data;
-    /* Signals all processes of the worker that are found before `until`; SIGKILL ends them all
-     * (tree_signal()). */
+    /* Sends the signal to all processes of the worker that are found before `until`. SIGKILL ends
+     * all of them (see tree_signal()). */
     void (*signal)(void *data, int number, struct deadline until);
     /* True if the worker has ended or need not be watched any more. If dlock has begun to stop the
      * worker, left() then decides whether the stop is complete. */
     bool (*has_ended)(void *data);
-    /* Counts the worker's processes that are left after it was stopped. */
+    /* Counts the worker's remaining processes after it was stopped. */
     struct tree_count (*left)(void *data);
-    /* Handles events other than the end of the worker and of the lease. True if the state of the
-     * worker may have changed: the loop then calls has_ended() again instead of waiting. */
+    /* Handles all events except the end of the worker and the end of the lease. True if the state
+     * of the worker may have changed: the loop then calls has_ended() again instead of waiting. */
     bool (*attend)(void *data);
 };
 
-/* The phases of a stop, which never go backwards. */
+/* The phases of stopping the worker, in this order. */
 enum stop_phase {
     RUNNING,  /* no stop has begun */
-    STOPPING, /* the stop signal was sent to all processes; KILL follows at kill_at */
-    KILLING,  /* all processes are frozen and killed, again and again until none is left: each walk
-               * over the processes finds what was forked during the one before */
+    STOPPING, /* the stop signal was sent to all processes; SIGKILL follows at kill_at */
+    KILLING,  /* all processes are frozen and killed, repeatedly until none is left, because
+               * processes may fork while they are being searched */
 };
 
 struct expiry_plan {
@@ -45,15 +45,16 @@ struct expiry_plan {
 struct expiry {
     /* Set by the caller: */
     const struct messages *out;
-    struct lease *lease; /* its deadline follows what the watch adopts */
+    struct lease *lease; /* its deadline is updated when the watch learns a new one */
     struct worker worker;
     struct expiry_plan plan;
-    /* When the worker's last heartbeat came, at first when the lock was taken; 0: it sends none. */
+    /* The time of the worker's last heartbeat or, before the first one, of the acquisition. 0: the
+     * worker sends no heartbeats. */
     struct deadline beaten;
-    struct watch_state state; /* the last state that was read */
+    struct watch_state state; /* the last state that was read from the watch */
     /* Results for the caller: */
     enum stop_phase phase;
-    bool released; /* the lock was released with its token; the worker runs on without the lock */
+    bool released; /* released with the owner token: the worker runs on without the lock */
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
     /* run/expiry.c's own: */
@@ -64,30 +65,31 @@ struct expiry {
     bool warned; /* the user was warned that 90 % of the lease has passed */
 };
 
-/* Sets end->state from the lease. The caller has set the other members that it must set. */
+/* Sets end->state from the lease. The caller must first set the members that are listed as set by
+ * the caller. */
 void expiry_init(struct expiry *end);
 
-/* Does what the boot clock and end->state require at this moment. The caller first checks
+/* Warns, stops or kills, as the boot clock and end->state require now. The caller must first check
  * whether the worker has ended, so that a worker that has ended by itself is not reported as
  * stopped. */
 void expiry_act(struct expiry *end);
 
-/* When expiry_act() next has to act by the clock. */
+/* When expiry_act() must be called next, even if no event comes before. */
 struct deadline expiry_next(const struct expiry *end);
 
 /* Kills the worker, regardless of the lease. */
 void expiry_kill(struct expiry *end);
 
-/* True if killing has gone on for as long as it makes sense: the remaining processes hang in the
+/* True if dlock has tried to kill the worker for long enough: the remaining processes hang in the
  * kernel, or cannot be reached. */
 bool expiry_gives_up(const struct expiry *end);
 
-/* Reports which processes of the worker are left when killing is given up. */
+/* Reports the worker's remaining processes when dlock gives up killing them. */
 void expiry_say_left(const struct expiry *end, struct tree_count left);
 
-/* For a worker that dlock did not stop. Reports if the worker ended, by the boot clock, after the
- * end of the lease (dlock did not see that in time if it was frozen), or if the lock was lost
- * before the worker ended. */
+/* Called when the worker has ended. If dlock did not stop the worker, reports whether it ended too
+ * late: after the loss of the lock, or after the end of the lease by the boot clock. (dlock did not
+ * see the end of the lease in time if dlock was frozen.) */
 void expiry_judge(struct expiry *end);
 
 #endif

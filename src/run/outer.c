@@ -15,21 +15,21 @@
  *   the same, but the store is down    nothing, unless an ancestor has added the line
  *
  * A record describes a lock of --attach. It is the file DIR/.attached-PID-ID in the lock directory,
- * mode 0600, with one line "START SPACE TIME OUTSIDE BACKEND?STORE TOKEN TAKE KEY", which ends as a
- * line of DLOCK_HELD does. PID is the target, the process that the lock is attached to. START and
- * SPACE are the target's start time and pid namespace (containers may share the directory). TIME is
- * when the guard wrote the line, on the boot clock, and OUTSIDE is how many locks DLOCK_HELD listed
- * at that time.
+ * mode 0600, with one line "START SPACE TIME OUTSIDE BACKEND?STORE TOKEN TAKE KEY". The part from
+ * BACKEND on is a line of DLOCK_HELD. PID is the target, the process that the lock is attached to.
+ * START and SPACE are the target's start time and pid namespace (containers may share the
+ * directory). TIME is when the guard wrote the line, on the boot clock, and OUTSIDE is how many
+ * locks DLOCK_HELD listed at that time.
  *
  * A guard keeps its file locked (flock(2)) for as long as the guard lives, and gives the file this
  * name only when the line is complete. So if another process can lock the file, the guard has
- * ended. The file stays as long as the target lives: for --release without a name in the target, it
- * shows that the lock that has ended is meant, and not a lock around that one. After the end of the
- * target, the next process that finds the file removes it:
- *   two processes find it at once -> both may lock it (LOCK_SH), and both unlink it; the name is
- *                    not used again, so neither removes another file
+ * ended. The file stays as long as the target lives. If the target then runs dlock --release
+ * without a name, the file shows that the lock that has ended is meant, and not an outer lock.
+ * After the end of the target, the next process that finds the file removes it:
+ *   two processes find the file at once -> both may lock it (LOCK_SH), and both unlink it; its
+ *                    name is not used again, so neither removes another file
  *   the lock was released, and the target lives on -> the guard leaves the file; if several
- *                    guards have left files, a search keeps one
+ *                    guards have left files, a search keeps only one of them
  *   the target is in another pid namespace -> this process cannot see whether the target
  *                    lives, and removes the file after a day
  */
@@ -74,7 +74,7 @@ static bool copy_word(char *target, size_t size, const char **at)
     return true;
 }
 
-/* A key may contain spaces, and so comes last. */
+/* The key comes last, because it may contain spaces. */
 bool held_next(const char **at, struct held *held)
 {
     const char *line = *at, *end = line + strcspn(line, "\n");
@@ -100,8 +100,8 @@ bool held_next(const char **at, struct held *held)
     return true;
 }
 
-/* Moves on to the next ancestor that is a dlock, recognized by the name of its program: this
- * process's own, or any that begins with "dlock", such as another build. */
+/* Moves on to the next ancestor that is a dlock. The name of its program is the same as that of
+ * this process, or begins with "dlock", as another build may. */
 static bool next_dlock(struct proc_ancestry *at, const struct proc_stat *self)
 {
     while (proc_next_ancestor(at))
@@ -165,10 +165,10 @@ static int innermost_first(const void *a, const void *b)
     return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
 }
 
-/* The innermost lock comes last in DLOCK_HELD. Locks that were in a script's environment lie
- * outside of the locks attached to the script, and locks that were added to the environment later
- * lie inside. So line N, counted from 0, has the depth 2 N + 1, and a lock that was attached when
- * there were N lines has the depth 2 N. */
+/* The innermost lock comes last in DLOCK_HELD. A lock that is attached to a script lies inside the
+ * locks that the script already had in DLOCK_HELD, and outside of the locks that are added later.
+ * So line N, counted from 0, has the depth 2 N + 1, and a lock that was attached when there were N
+ * lines has the depth 2 N. */
 bool outer_read(struct outer_locks *locks, const char *lock_dir)
 {
     struct held held = {.depth = 1};
@@ -209,7 +209,8 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* One record is enough to remember that a lock attached to a process has ended. */
+/* True if the list already has an ended lock that was attached to this process. One such record is
+ * enough. */
 static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
 {
     for (size_t i = 0; i < locks->count; i++)
@@ -218,8 +219,8 @@ static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
     return false;
 }
 
-/* Adds the record if its target is this process or an ancestor. False if the record is not needed
- * any more: the caller then removes the file if the guard has ended. */
+/* Adds the record if its target is this process or an ancestor. False if the record is no longer
+ * needed: the caller then removes its file if the guard has ended. */
 static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
 {
     char line[LINE_SIZE];
@@ -240,14 +241,15 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
     if (ended && has_ended_one(locks, pid))
         return false;
     if (locks->count < FOUND_MOST &&
-        proc_descends_from(getpid(), target)) /* or is the target: a script can execute dlock */
+        proc_descends_from(getpid(), target)) /* or is the target, because a script can execute
+                                               * dlock */
         add(locks, &found);
     bool over = proc_life(target) == PROCESS_ENDED;
     locks->ending |= over && !ended;
     return !over;
 }
 
-/* Only a record that belongs to our own user counts. */
+/* Ignores the records of other users. */
 static void look_at_record(struct outer_locks *locks, int dir_fd, const char *name)
 {
     struct stat status;
@@ -264,7 +266,7 @@ static void look_at_record(struct outer_locks *locks, int dir_fd, const char *na
     close(fd);
 }
 
-/* Skips another user's directory, because it may have any number of files. */
+/* Skips a directory that belongs to another user, because it may have any number of files. */
 static void search_dir(struct outer_locks *locks, const char *path)
 {
     struct stat status;
@@ -288,7 +290,7 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir)
 
     if (lock_dir != NULL)
         search_dir(locks, lock_dir);
-    /* The guard may have used another default than a dlock would use now. */
+    /* The guard may have used another default directory than dlock would use now. */
     for (enum lock_dir_place place = 0; lock_dir == NULL && place < LOCK_DIR_GIVEN; place++) {
         lock_dir_default(place, path, sizeof path);
         search_dir(locks, path);
@@ -403,7 +405,7 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
 
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
         outside += held_next(&at, &other);
-    /* A store that does not fit is left out: then the configuration must name it. */
+    /* A store that does not fit is left out; the configuration must then name the store */
     int where_length = (int)(strlen(where) <= WHERE_MOST ? strlen(where) : strcspn(where, "?"));
     int length =
         snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %.*s %s %s %s\n",
@@ -415,11 +417,13 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
     return written == length;
 }
 
-/* Until the file is locked and complete, it has a name that no process looks for. */
+/* Gives the file its final name only when the file is locked and complete. Until then, it has a
+ * name that no process looks for. */
 static bool make_file(struct attach_record *attached, struct process_id target, const char *where,
                       const struct lease *lease)
 {
-    char id[TOKEN_SIZE], name[sizeof attached->name]; /* public: the id is not the owner token */
+    char id[TOKEN_SIZE], name[sizeof attached->name]; /* both are public: the id is not the owner
+                                                       * token */
     struct stat status;
 
     token_make(id);
@@ -458,8 +462,7 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
 
 void attach_record_close(struct attach_record *attached, bool leave)
 {
-    if (attached->fd >= 0 && !leave) /* the file may have been removed together with its
-                                      * directory */
+    if (attached->fd >= 0 && !leave) /* the removal fails if the whole directory was removed */
         (void)!unlinkat(attached->dir_fd, attached->name, 0);
     fd_close(&attached->fd);
     fd_close(&attached->dir_fd);

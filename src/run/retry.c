@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/timerfd.h>
 
-/* The shortest and the longest pause between tries of a store that is down. */
+/* The shortest and the longest pause between tries to reach a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
 struct retries retries_for(struct duration retry_for, int cancel_fd)
@@ -51,10 +51,11 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
     return LOCK_OK;
 }
 
-/* The bound of one attempt, besides the connection's own limit. The attempt should end when the
- * wait ends (tries->limit), and when `retry_for` is over. But each attempt gets at least a second:
- * otherwise, in the last attempt or with a short --wait, dlock would report a working store as
- * unreachable. A `retry_for` of 0, which allows one attempt, sets no limit at all. */
+/* The bound of one attempt, in addition to the connection's own limit. The attempt should end when
+ * the wait ends (tries->limit) or when `retry_for` is over. But each attempt gets at least a
+ * second: otherwise dlock would report a working store as unreachable in the last attempt, or with
+ * a short --wait. If `retry_for` is 0, dlock makes one attempt, and `retry_for` does not limit its
+ * time. */
 static struct bound try_bound(const struct retries *tries)
 {
     struct deadline second = deadline_after(DURATION_S(1)), until = tries->limit;

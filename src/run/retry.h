@@ -10,24 +10,26 @@
 /* Repeated tries to reach a store that may be down. */
 struct retries {
     /* Set by the caller: */
-    struct duration retry_for; /* how long the store is tried again; 0: one try */
+    struct duration retry_for; /* how long dlock keeps trying; 0: only one try */
     struct deadline end;       /* no try starts after this time */
-    struct deadline limit;     /* a try ends by then, but gets a second at least; NEVER: no limit */
+    struct deadline limit;     /* a try ends by then, but gets at least a second; NEVER: no limit */
     int cancel_fd;             /* when readable, ends a try or a pause; -1: none */
-    struct duration pause, pause_most; /* between two tries: doubles up to pause_most; jittered */
+    struct duration pause, pause_most; /* the first and the longest pause between tries; each is
+                                        * twice the last one, and jittered */
     struct progress *view;             /* shows the outage; NULL: it is not shown */
-    int timer_fd;                      /* of the pauses; -1: there was no pause yet */
+    int timer_fd;                      /* the timer for the pauses; -1: there was no pause yet */
     /* Results, of the last retry(): */
-    struct deadline since; /* when the first try started; ask() may move this */
+    struct deadline since; /* when the first try started; ask() may change it */
     int count;
 };
 
-/* Waits until `until`, or until news_fd is readable (-1: none). Uses a timer on the boot clock: the
- * timeout of poll(2) does not advance while the system is suspended, so dlock would wait for the
- * rest of the timeout afterwards, even if the lock had become free. LOCK_OK, or LOCK_CANCELLED. */
+/* Waits until `until`, or until news_fd (-1: none) is readable. Uses a timer on the boot clock,
+ * because the timeout of poll(2) stops while the system is suspended: after a suspend, dlock would
+ * wait for the rest of the timeout, even if the lock had become free. Returns LOCK_OK or
+ * LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
-/* Retries with the usual pauses, limited only by `retry_for`. */
+/* Returns the settings for retries with the usual pauses that are limited only by `retry_for`. */
 struct retries retries_for(struct duration retry_for, int cancel_fd);
 void retries_close(struct retries *tries);
 
@@ -39,12 +41,13 @@ typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *
  * pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
-/* Like retry(), for an action, with the usual pauses and no limit but `retry_for`; *why also says
- * how many tries there were. */
+/* Like retry(), for an action, with the usual pauses, limited only by `retry_for`. *why also says
+ * how often dlock tried. */
 enum lock_result retry_action(attempt *ask, void *data, struct duration retry_for, int cancel_fd,
                               struct errmsg *why);
 
-/* "tried 3 times in 1.2s" or "tried once", until now. Returns text. */
+/* Writes how often dlock has tried so far: "tried 3 times in 1.2s" or "tried once". Returns
+ * text. */
 #define TRIED_TEXT_SIZE 96
 char *tried_format(const struct retries *tries, char text[TRIED_TEXT_SIZE]);
 

@@ -2,64 +2,65 @@
  * thread owns what:
  *
  *   the backend   this thread until the watch thread starts, and again once this thread has
- *                 taken it (run/watch.c).
- *   the worker    this thread alone signals and reaps, so that no pid is signalled after it is
- *                 free.
+ *                 taken the backend back (run/watch.c).
+ *   the worker    this thread. No other thread sends signals or reaps, so no signal goes to a
+ *                 pid that has become free.
  *   the deadline  this thread, by a timer on the boot clock, which fires at once after a suspend
- *                 that outlasted the deadline. A watch that hangs on a network delays no stop.
+ *                 that outlasted the deadline. A watch that hangs on a network does not
+ *                 delay a stop.
  *   the verdict   the watch thread; this thread reads it when news_fd is readable.
  *
- * Each turn of the loop takes these steps in this order, whatever has woken it:
+ * Each turn of the loop takes these steps in this order, whatever has woken the loop:
  *
  *   1. Has the worker ended? A command is reaped first, so that a command that has ended by
  *      itself is not reported as stopped.
  *   2. run/expiry.c warns, stops or kills, by the boot clock and the watch's verdict. This
  *      takes precedence over what follows, even after a freeze or a stop.
- *   3. The worker's attend() handles signals, heartbeats and job control. Each of these steps
+ *   3. The worker's attend() handles signals, heartbeats and job control. For each of these, it
  *      reads a limited number of events (struct drain), so that none delays the others.
- *   4. The loop waits for the next event, unless step 3 has read that a child has changed:
- *      step 1 of this turn may have come before that change.
+ *   4. The loop waits for the next event, unless step 3 has read that a child has changed.
+ *      That change may have come after step 1, so the next turn starts at once.
  *
  * Orders in which the worker and the lease can end:
  *
  *   the worker ends first -> the loop ends, whatever the worker has left behind.
  *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the loop
- *       ends when none of them is left, or when killing them no longer makes sense.
+ *       ends when none of them is left, or when dlock gives up killing them.
  *   both end at once, or dlock and the worker were frozen -> expiry_judge() sees by the boot
- *       clock that the worker ended too late, and reports that.
- *   the lock is released with its own token while the worker runs -> a command runs on without the
- *       lock, and dlock still passes signals on to it; a guard of --attach exits.
- *   the guard of --tree is killed -> the kernel kills the command, whose descendants become
- *       dlock's, and dlock kills them.
+ *       clock whether the worker ended too late, and reports it.
+ *   the lock is released with its owner token while the worker runs -> a command runs on without
+ *       the lock, and dlock still passes signals on to it; a guard of --attach exits.
+ *   the guard of --tree is killed -> the kernel kills the command. Its descendants become
+ *       descendants of dlock, and dlock kills them.
  *
- * After the end of the command, dlock first releases the lock. Others may be waiting for the lock,
- * and must not also wait until the watch thread and the guard beside the command (process/guard.c)
- * have ended. Orders:
+ * After the end of the command, dlock releases the lock before it waits for the ends of the watch
+ * thread and of the guard beside the command (process/guard.c), because other processes may be
+ * waiting for the lock. Orders:
  *
  *   expiry_judge() has checked whether the lease lasted -> dlock dismisses the guard (until then,
- *       the guard would kill the processes that a killed dlock leaves) -> dlock releases the lock
- *       -> dlock waits for the ends of the thread and the guard.
+ *       if dlock is killed, the guard kills the remaining processes) -> dlock releases the lock
+ *       -> dlock waits for the ends of the watch thread and the guard.
  *   dlock is killed between the dismissal and the release -> the guard ends and kills nothing, so
- *       the processes that the command has left live on, as after a release. A file lock is free
- *       once both have ended; a lock in Redis is held until its lease ends.
+ *       processes that the command has left keep running, as after a release. A file lock is free
+ *       once dlock and the guard have ended; a lock in Redis is held until its lease ends.
  *   dlock is killed after the release -> the same, and the lock is free.
  *   with --tree -> the command counts as ended when its last descendant has ended. The guard,
  *       which is the parent of the command, has then ended too.
  *
  * The watch thread starts when the command has run for a moment. For a command that ends at once,
- * the watch would cost more than everything else: a thread, two round trips to Redis, or an inotify
- * descriptor. The first look of the watch finds whatever happened before the watch started.
- * The descriptors of the watch are opened before the command is started: if there are too few,
- * nothing is run.
+ * the watch would cost more than everything else, because it needs a thread, and two round trips to
+ * Redis or an inotify descriptor. The first check by the watch finds whatever happened before the
+ * watch started. The descriptors of the watch are opened before the command is started, so that
+ * nothing is run if there are too few descriptors.
  *
- * The guard beside the command is forked before the watch thread starts, while there is no other
+ * The guard beside the command is forked before the watch thread starts, while dlock has no other
  * thread. The guard or the thread may fail to start if the user, or the container, cannot start any
  * more processes for now. The command runs on nevertheless:
  *
- *   one fails to start -> dlock tries both again and again, the guard first.
+ *   one of them fails to start -> dlock keeps trying to start both, the guard first.
  *   a check is due meanwhile -> dlock warns, and this thread makes the check itself.
  *   that check hangs -> it ends within a second, and before the command must be stopped;
- *       signals and heartbeats wait for that long. */
+ *       signals and heartbeats wait until then. */
 #include "run/supervise.h"
 
 #include "run/watch.h"
@@ -102,8 +103,8 @@ void supervise_close(struct supervision *run)
     fd_close(&run->timer_fd);
 }
 
-/* True if the worker has ended and, if it was stopped, none of its processes is left, or dlock has
- * given up killing them. */
+/* True if the worker has ended. If dlock has stopped the worker, none of its processes may be left
+ * either, unless dlock has given up killing them. */
 static bool is_over(struct supervision *run)
 {
     const struct worker *worker = &run->end.worker;
@@ -150,15 +151,15 @@ void supervise(struct supervision *run)
 
 /* --- the command --------------------------------------------------------- */
 
-/* The guard and the watch start this long after the command. If one of them fails to start, dlock
- * tries again at this interval. */
+/* How long after the command the guard and the watch start (watch_after), and how often dlock tries
+ * again if one of them fails to start (watch_again). */
 static const struct duration watch_after = {30 * NS_PER_MS};
 static const struct duration watch_again = {100 * NS_PER_MS};
 
 /* If the watch has not started, the first check is due this long after the command's start. */
 static const struct duration first_look = {1 * NS_PER_S};
 
-/* The order of run->fds. */
+/* Indices into the fds of struct supervision. */
 enum { SIGNALS, HEARTBEAT, GUARD, EXEC };
 
 static void signal_command(void *data, int number, struct deadline until)
@@ -248,8 +249,8 @@ static void start_watching(struct supervised_command *run)
     supervision->due = deadline_earlier(deadline_after(watch_again), run->look_at);
 }
 
-/* Reads as long as the command runs, whatever has become of the lease: the sender of a notification
- * blocks until the socket has room. */
+/* Reads heartbeats as long as the command runs, even after the end of the lease, because the sender
+ * of a message blocks while the socket is full. */
 static void read_heartbeat(struct supervised_command *run)
 {
     const struct watchdog *heartbeat = run->heartbeat;
@@ -279,7 +280,7 @@ static bool attend_command(void *data)
     return changed;
 }
 
-/* From the start of the command to its end. */
+/* Supervises the command from its start to its end. */
 static void supervise_child(struct supervised_command *run, struct outcome *outcome)
 {
     struct supervision *supervision = &run->supervision;
@@ -287,8 +288,8 @@ static void supervise_child(struct supervised_command *run, struct outcome *outc
 
     supervision->fds[SIGNALS] = run->command.signals->fd;
     supervision->fds[HEARTBEAT] = run->heartbeat->fd;
-    /* With --heartbeat the watch starts at once, because the first heartbeat may come at once and
-     * does not start the watch. */
+    /* With --heartbeat the watch starts at once, because the first heartbeat may come at once, and
+     * a heartbeat does not start the watch. */
     supervision->due = run->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
     run->look_at = deadline_earlier(
         deadline_after(first_look),
@@ -310,16 +311,16 @@ static void supervise_child(struct supervised_command *run, struct outcome *outc
 void supervise_command(struct supervised_command *run, struct outcome *outcome)
 {
     *outcome = (struct outcome){0};
-    /* If dlock was frozen after the take, or the answer of the store came too late, nothing must
-     * start. */
+    /* If dlock was frozen after it acquired the lock, or the store answered too late, dlock must
+     * not start the command. */
     if (lease_as_good_as_over(run->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease ended before the command started");
         return;
     }
-    /* Signals up to now came to dlock alone. From the fork on, the command too receives signals to
-     * the whole process group. (Ctrl-C in the microseconds between this check and the fork is
-     * lost.) */
+    /* Signals that came until now were for dlock alone. After the fork, the command also receives
+     * signals to the whole process group. (Ctrl-C in the microseconds between this check and the
+     * fork is lost.) */
     outcome->signalled = signals_ended_by(run->command.signals);
     if (outcome->signalled != 0)
         return;

@@ -1,5 +1,5 @@
-/* Watches a lease while a worker works under it: the command, or the process that a lock is
- * attached to (run/attach_daemon.c). */
+/* Watches a lease while a worker works under it. The worker is the command, or the process that a
+ * lock is attached to (run/attach_daemon.c). */
 #ifndef DLOCK_RUN_SUPERVISE_H
 #define DLOCK_RUN_SUPERVISE_H
 
@@ -21,54 +21,55 @@ struct supervision {
     struct deadline due; /* the loop stops waiting at this time, too */
 };
 
-/* Opens all that supervise() needs except the watch thread. The caller has set the members of
- * run->end that struct expiry lists as set by the caller. `heartbeat` as in struct watch. False
- * with *why set; call supervise_close() in any case. *run and what run->end points to must not
- * move. */
+/* Opens everything that supervise() needs, but does not start the watch thread. The caller must
+ * first set the members of run->end that struct expiry lists as set by the caller. `heartbeat` is
+ * as in struct watch. False with *why set. Call supervise_close() in any case. *run and what
+ * run->end points to must not move. */
 bool supervise_open(struct supervision *run, struct backend *backend,
                     const struct watchdog *heartbeat, struct errmsg *why);
 
 /* Returns once the worker has ended and, if it was stopped, all of its processes have ended. Then
- * run->end holds what became of the lease, and the backend is the caller's again. */
+ * run->end says what became of the lease, and the caller may use the backend again. */
 void supervise(struct supervision *run);
 
-/* Waits for the watch thread to end, and closes what supervise_open() has opened. The lock can be
- * released before. */
+/* Waits for the watch thread to end, and closes what supervise_open() has opened. The lock may be
+ * released before this call. */
 void supervise_close(struct supervision *run);
 
 struct supervised_command {
     /* Set by the caller: */
     struct backend *backend;
-    struct lease *lease; /* its deadline follows what the watch adopts */
+    struct lease *lease; /* its deadline is updated when the watch learns a new one */
     struct command command;
     struct expiry_plan end;
-    const struct watchdog *heartbeat; /* of the command; its fd -1: none */
+    const struct watchdog *heartbeat; /* the command's heartbeat; its fd is -1 if there is none */
     /* run/supervise.c's own: */
-    struct supervision supervision; /* `due`: when the watch starts */
+    struct supervision supervision; /* its `due` is the time at which the watch starts */
     struct child child;
-    struct deadline look_at; /* when a check is due if the watch has not started */
+    struct deadline look_at; /* when dlock must check the lease itself if the watch has not
+                              * started */
     bool warned;             /* the user was warned that the guard or the watch has not started */
     bool judged;             /* it is known whether the command has started */
 };
 
 struct outcome {
-    bool started;  /* false: nothing ran, `error` says why */
-    int signalled; /* dlock must end by this signal: it came before the start, or it came to
-                    * dlock and to the command, and ended the command */
+    bool started;  /* false: nothing was run, and `error` or `signalled` says why */
+    int signalled; /* the signal by which dlock must end: it came before the start, or it came to
+                    * dlock and to the command and ended the command; 0: no signal */
     struct errmsg error;
-    int exec_error;  /* the errno if the command was not executable */
-    int status;      /* of waitpid(2) */
-    bool released;   /* the lock was released with its token; the command ran on without it */
+    int exec_error;  /* the errno if the command could not be executed */
+    int status;      /* the command's status from waitpid(2) */
+    bool released;   /* released with the owner token: the command ran on without the lock */
     bool lease_over; /* the lease ended or was lost while the command ran */
     struct deadline over_since;
 };
 
 /* Runs the command and stops it when the lease ends or is lost. Returns once the command has ended
- * and, if it was stopped, all its descendants have ended. If it was started, the caller releases
- * the lock, and then calls supervise_command_close(). *run must not move. */
+ * and, if it was stopped, all its descendants have ended. If the command was started, the caller
+ * must release the lock and then call supervise_command_close(). *run must not move. */
 void supervise_command(struct supervised_command *run, struct outcome *outcome);
 
-/* Waits until the watch thread and the guard, which have nothing more to do, have ended. */
+/* Waits until the watch thread and the guard have ended. Neither has anything left to do. */
 void supervise_command_close(struct supervised_command *run);
 
 #endif

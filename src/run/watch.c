@@ -1,25 +1,25 @@
-/* A "look" asks the store whether the lock is still ours.
+/* A "look" is a request that asks the store whether the lock is still ours.
  *
- * Two threads, and what each of them owns when:
+ * What the two threads own, and when:
  *
- *   backend (its connection, its file)  the main thread until watch_start(), the
- *                            watch thread until watch_take(), the main thread
- *                            again. Never both, so no mutex is needed: watch->owner
+ *   backend (its connection, its file)  the main thread until watch_start(), then
+ *                            the watch thread until watch_take(), then the main
+ *                            thread again. No mutex is needed, because watch->owner
  *                            says which thread has the backend. As long as dlock
  *                            cannot start the watch thread, the main thread looks
  *                            (watch_look_alone()).
  *   watch->lease             a copy; it belongs to the thread that has the backend.
- *   watch->state             both, under the mutex. Written by the thread that has
- *                            the backend; news_fd shows that there is something to read.
- *   watch->quit              both: set once, before quit_fd is written.
- *   what the thread polls    the watch thread, until it is joined: quit_fd, beat_fd
+ *   watch->state             both, under the mutex. The thread that has the backend
+ *                            writes the state, and makes news_fd readable.
+ *   watch->quit              both. It is set once, before quit_fd is written.
+ *   polled descriptors       the watch thread, until it is joined: quit_fd, beat_fd
  *                            and store_fd. store_fd is a copy of the backend's
  *                            descriptor, which the main thread may close while the
  *                            watch thread sleeps.
- *   the heartbeat's socket   both: the thread that reads a message owns it, and no
- *                            message is read twice.
- *   the command              the main thread alone: it sends every signal and
- *                            reaps, so that no pid is signalled after it is free.
+ *   the heartbeat's socket   both: a message belongs to the thread that reads it, and
+ *                            no message is read twice.
+ *   the command              the main thread. No other thread sends signals or
+ *                            reaps, so no signal goes to a pid that has become free.
  *   the deadline's timer     the main thread: a watch thread that hangs on a
  *                            network cannot delay the stop.
  *
@@ -28,55 +28,55 @@
  *        the lease was extended -> the new deadline is in the state before the main
  *          thread's own limit (watch_last_answer()), which the main thread computes
  *          again from that deadline.
- *        the lease was not extended, or no answer came by half of the grace ->
+ *        the lease was not extended, or no answer came in time (watch_last_answer()) ->
  *          WATCH_ENDING, and the main thread stops the command.
- *   2. An earlier look has no answer by `stop` -> that look is not the last one, and
- *      the watch asks the store once more right then.
+ *   2. An earlier look is unanswered at `stop` -> that look does not count as the last
+ *      one, and the watch asks the store once more at once.
  *   3. The watch is late or stuck -> the main thread still stops the command at
  *      watch_last_answer(), and kills at the deadline that it last read.
  *   4. The lock is lost meanwhile -> WATCH_LOST, which no later state replaces.
- *   5. The command, or another process with its token, releases the lock ->
+ *   5. The command, or another process with the owner token, releases the lock ->
  *      WATCH_RELEASED, which is final too. There is nothing left to watch, and no
  *      reason to stop the command.
  *   6. The command ends -> the main thread takes the backend: see below.
- *   7. The whole process was frozen -> on waking, the main thread's timer and the
+ *   7. The whole process was frozen -> when it runs again, the main thread's timer and the
  *      watch thread's wait are both over. Whichever thread runs first, the main
  *      thread reads the boot clock before it accepts that the command ended in time.
  *
  * The main thread takes the backend when the command has ended. The release must not wait for a
  * thread to wake up and end, so the main thread swaps watch->owner from ASLEEP to TAKEN in one
  * step, and joins the thread after the release. Orders:
- *   1. The thread sleeps -> the main thread swaps -> when the thread wakes, for whatever reason,
- *      its own swap from ASLEEP to BUSY fails, and it ends without touching anything.
+ *   1. The watch thread sleeps -> the main thread swaps -> when the thread wakes, for whatever
+ *      reason, its own swap from ASLEEP to BUSY fails, and it ends without touching anything.
  *   2. The thread has published a state, such as a new deadline, and sleeps -> the main thread
  *      swaps, and reads that state, even if it has not read news_fd yet.
  *   3. A notification has come, and the thread has not swapped to BUSY yet -> the main thread
  *      swaps, and no thread reads the notification. The compare-and-delete of the release decides
  *      whether the lock was lost.
  *   4. The thread has swapped to BUSY -> the main thread cannot swap. It writes quit_fd, which ends
- *      every wait of the thread, joins it, and reads the last state: a loss that the last look has
- *      found counts.
+ *      every wait of the thread, joins the thread, and reads the last state. If the last look has
+ *      found that the lock was lost, that state says so.
  *   5. The thread has ended by itself -> `owner` is BUSY, and the join returns at once.
  *
  * A notification from the store only means that something may have changed; the next
  * look decides. Orders:
- *   1. The watch asks for the descriptor before its first look -> the store reports
+ *   1. The watch asks for the descriptor before its first look -> the store reports changes
  *      from then on, and the first look finds what happened before.
- *   2. A notification comes during a look -> it shows after the look, on the descriptor
- *      or as news.due, so that nothing is missed between two looks.
+ *   2. A notification comes during a look -> after the look, the descriptor is readable or
+ *      news.due is set, so that nothing is missed between two looks.
  *   3. A look closes the descriptor and opens another one (a look that finds the
  *      connection broken makes a new one) -> the watch asks for the descriptor before
  *      each wait and never keeps it across a look.
- *   4. The first notification in a while -> a look at once; the next look follows at
- *      least news_interval later. Without a connection there is no descriptor, and the
+ *   4. The first notification in a while -> the watch looks at once; the next look follows
+ *      at least news_interval later. Without a connection there is no descriptor, and the
  *      watch looks again after retry_interval.
  *
  * A heartbeat of the command (watch_beat()) makes the next look an extension:
- *   1. Many beats in a short time -> one extension, beat_interval() after the last
+ *   1. Many beats in a short time -> one extension, beat_interval() after the previous
  *      extension. No beat is forgotten: `beat` stays set until an extension succeeds.
- *   2. A beat before the last look, at `stop` -> that look extends.
- *   3. A beat after the last look -> the watch sends the extension, but a main thread that has
- *      sent the stop signal never takes the stop back.
+ *   2. A beat before the last look, at `stop` -> that look extends the lease.
+ *   3. A beat after the last look -> the watch still extends the lease. But if the main thread has
+ *      sent the stop signal, the stop continues.
  */
 #include "run/watch.h"
 
@@ -91,15 +91,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* How soon the watch repeats a check that failed, for example for lack of a connection. */
+/* How soon the watch repeats a check that failed, for example because there is no connection. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
 
-/* The shortest pause between two looks, whatever the store reports, so that a client that touches
- * the lock again and again does not keep dlock busy. */
+/* The shortest pause between two looks, whatever the store reports. Without this limit, a client
+ * that keeps changing the lock would keep dlock busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
-/* If the main thread has to look: how often it does so, because the store does not notify the main
- * thread, and how long each of its looks may take. */
+/* How often the main thread checks the lease if the watch thread cannot be started, and how long
+ * each of these checks may take. The store does not notify the main thread. */
 static const struct duration alone_interval = {1 * NS_PER_S};
 
 /* The interval between looks while nothing happens. */
@@ -124,8 +124,8 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
     return deadline_plus(deadline_minus(deadline, grace), half);
 }
 
-/* Makes an eventfd readable. If the write fails because 2^64 - 1 events are unread, the eventfd is
- * readable already; any other failure is retried. */
+/* Makes an eventfd readable. If the write fails because the counter is full, the eventfd is already
+ * readable. Any other failure is retried. */
 static void tell(int fd)
 {
     for (int tries = 0;
@@ -133,9 +133,10 @@ static void tell(int fd)
         continue;
 }
 
-/* Sets *note to the next message for -v, if there is one: that the store cannot notify dlock
- * (once), or how the lock is held (backend->note), whenever that has changed. If both are new, the
- * change is reported after the next look. */
+/* Sets *note to the next message for -v, if there is one. One message says that the store cannot
+ * notify dlock, and is printed once. The other says how the lock is held (backend->note), and is
+ * printed whenever that has changed. If both are due, the second one follows after the next
+ * look. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot,
@@ -183,7 +184,7 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         tell(watch->news_fd);
 }
 
-/* The grace of the lease as it is now known. */
+/* The grace period of the lease, as far as the lease is known now. */
 static struct duration grace_of(const struct watch *watch)
 {
     return lease_grace(watch->lease.set, watch->grace);
@@ -206,9 +207,9 @@ static void take_beat(struct watch *watch)
     watch->beat |= read(watch->beat_fd, &count, sizeof count) == (ssize_t)sizeof count;
 }
 
-/* Waits until `until`, until news_fd is readable (-1: none), until a heartbeat needs action, or
- * until the request to quit. *told is true if news_fd is readable. False on the request to quit, or
- * if the main thread has taken the backend. */
+/* Waits until `until`, or until news_fd (-1: none) is readable, an extension is due after a
+ * heartbeat, or the thread must quit. *told says whether news_fd is readable. False if the thread
+ * must quit, or the main thread has taken the backend. */
 static bool wait_until(struct watch *watch, struct deadline until, int news_fd, bool *told)
 {
     for (;;) {
@@ -234,9 +235,8 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
     }
 }
 
-/* Waits until the next look is due: at `until`, or when the store reports that something has
- * happened, but not within news_interval of the last look. False in the cases in which wait_until()
- * returns false. */
+/* Waits until the next look is due: at `until`, or when the store reports a change, but then at
+ * least news_interval after the last look. Returns false when wait_until() does. */
 static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
@@ -245,21 +245,21 @@ static bool pause_until(struct watch *watch, struct deadline until)
 
     if (news.by.boot_ns > 0)
         until = deadline_earlier(until, news.by);
-    /* If the backend has no descriptor now, store_fd must not keep open one that the backend has
-     * closed. */
+    /* If the backend has no descriptor now, quit_fd replaces the old copy in store_fd. Otherwise
+     * the copy would keep open a descriptor that the backend has closed. */
     bool copied = dup3(news.fd >= 0 ? news.fd : watch->quit_fd, watch->store_fd, O_CLOEXEC) >= 0;
     if (!told && !wait_until(watch, until, copied ? watch->store_fd : -1, &told))
         return false;
     return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
 }
 
-/* Asks the store, and extends the lease if the command has sent a heartbeat. */
+/* Checks the lock in the store or, if the command has sent a heartbeat, extends the lease. */
 static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct errmsg *why)
 {
     struct backend *backend = watch->backend;
 
     take_beat(watch);
-    /* A beat that was sent in time counts, even if the main thread has not read it yet. */
+    /* A heartbeat that was sent in time counts, even if the main thread has not read it yet. */
     if (last && watch->heartbeat->fd >= 0)
         watch->beat |= watchdog_read(watch->heartbeat, watch->notify);
     if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
@@ -270,9 +270,9 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
     return result;
 }
 
-/* Looks at the store once, for at most `most`. Returns when the next look is due, at most `most`
- * from now; NEVER: no further look. Looks after the last look before the stop change nothing: the
- * main thread is already stopping the command, or has warned that the command runs on. */
+/* Asks the store once, for at most `most`. Returns when the next look is due, at most `most` from
+ * now; NEVER: no further look. A look after the last one before the stop changes nothing: the main
+ * thread is already stopping the command, or has warned that the command runs on. */
 static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};
@@ -383,7 +383,7 @@ struct watch_state watch_read(struct watch *watch)
 {
     uint64_t count;
     (void)!read(watch->news_fd, &count,
-                sizeof count); /* EAGAIN: no news, and the old state still holds */
+                sizeof count); /* EAGAIN: there is no news, and the old state is still valid */
     pthread_mutex_lock(&watch->mutex);
     struct watch_state state = watch->state;
     pthread_mutex_unlock(&watch->mutex);

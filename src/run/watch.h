@@ -12,14 +12,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The command's heartbeat (--heartbeat): a socket that it finds in NOTIFY_SOCKET, to which it sends
- * WATCHDOG=1 as long as it makes progress. */
+/* The socket for the command's heartbeat (--heartbeat). The command finds the name of the socket in
+ * NOTIFY_SOCKET, and sends WATCHDOG=1 to it as long as the command is making progress. */
 struct watchdog {
     int fd;        /* readable when the command has sent something; -1: none */
-    char name[64]; /* as it stands in NOTIFY_SOCKET */
+    char name[64]; /* the socket's name, as in NOTIFY_SOCKET */
 };
 
-/* Opens the socket under a unique name: `id` is part of it. False with *why set. */
+/* Opens the socket under a unique name, which contains `id`. False with *why set. */
 bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why);
 void watchdog_close(struct watchdog *heartbeat);
 
@@ -34,17 +34,18 @@ bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to);
 
 enum watch_verdict {
     WATCH_HELD,     /* as far as is known, we hold the lock until the deadline */
-    WATCH_ENDING,   /* by the last look before the end, the lease was not extended */
+    WATCH_ENDING,   /* at the last look before the end of the lease, nobody had extended it */
     WATCH_LOST,     /* the store reports that the lock is no longer ours */
-    WATCH_RELEASED, /* the lock was released with its token: as a rule by the command itself */
+    WATCH_RELEASED, /* the lock was released with its owner token, usually by the command */
 };
 
 struct watch_state {
     enum watch_verdict verdict;
-    struct deadline deadline; /* of the lease, even if another process changed the lease */
+    struct deadline deadline; /* of the lease, as last changed by dlock or another process */
     struct duration set;      /* the length that the lease was last set to */
-    int64_t end_ms;           /* the end as last set, on the store's clock */
-    struct errmsg why;  /* of WATCH_LOST, WATCH_RELEASED; of WATCH_ENDING if the store is silent */
+    int64_t end_ms;           /* the end of the lease as last set, on the store's clock */
+    struct errmsg why;  /* the reason for WATCH_LOST or WATCH_RELEASED, or for WATCH_ENDING if the
+                         * store does not answer */
     struct errmsg note; /* the last message for -v */
     int notes;          /* how many such messages there were */
 };
@@ -52,61 +53,65 @@ struct watch_state {
 /* Which thread has the backend. */
 enum watch_owner {
     WATCH_TAKEN,  /* the main thread */
-    WATCH_ASLEEP, /* the watch thread, which waits; the main thread may take the backend */
+    WATCH_ASLEEP, /* the watch thread, which is waiting: the main thread may take the backend */
     WATCH_BUSY,   /* the watch thread */
 };
 
 struct watch {
     /* Set by the caller: */
     struct backend *backend;
-    struct lease lease;    /* the thread's own copy */
-    struct duration grace; /* from the last look to the deadline; negative: lease_grace() */
-    const struct watchdog *heartbeat; /* read before the last look; its fd -1: none */
-    const struct notify *notify;      /* receives the messages of the heartbeat's socket */
+    struct lease lease;    /* a copy that belongs to the thread that has the backend */
+    struct duration grace; /* from the last look to the deadline; negative: see lease_grace() */
+    const struct watchdog *heartbeat; /* its socket is read before the last look; its fd is -1 if
+                                       * there is none */
+    const struct notify *notify;      /* gets the messages from the heartbeat's socket */
     /* run/watch.c's own: */
     atomic_int owner; /* enum watch_owner */
-    int news_fd;      /* to the main thread: the state has changed */
-    int quit_fd;      /* to the watch thread: quit */
-    atomic_bool quit; /* the same, for a thread that cannot poll quit_fd */
-    int beat_fd;      /* to the watch thread: the command makes progress */
-    int store_fd;     /* the thread's own copy of the backend's descriptor for news */
-    bool beat;        /* the thread's own: there was a heartbeat that it has not acted on yet */
-    struct deadline extended; /* the thread's own: when it last tried to extend */
-    bool said_cannot;         /* the thread's own: it said that the store cannot notify us */
-    struct errmsg stands; /* the thread's own: the backend's note that it reported last; "": none */
+    int news_fd;      /* tells the main thread that the state has changed */
+    int quit_fd;      /* tells the watch thread to quit */
+    atomic_bool quit; /* also tells the watch thread to quit, in case it cannot poll quit_fd */
+    int beat_fd;      /* tells the watch thread that the command is making progress */
+    int store_fd;     /* the watch thread's copy of the backend's descriptor for news */
+    bool beat;        /* a heartbeat has come that the watch thread has not acted on yet */
+    struct deadline extended; /* when the watch thread last tried to extend the lease */
+    bool said_cannot;         /* the watch thread has reported that the store cannot notify it */
+    struct errmsg stands;     /* the backend's note that the watch thread reported last; "": none */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
-    bool runs; /* the main thread's: the thread was started but not joined yet */
+    bool runs; /* the watch thread was started and not joined yet; only the main thread uses this */
 };
 
-/* Opens all that the watch needs, so that later only the start of the thread can fail. What
- * *watch points to must not move. LOCK_OK; LOCK_SYSTEM with *why set, and nothing is open. */
+/* Opens everything that the watch needs, so that later only the start of the thread can fail. What
+ * *watch points to must not move. Returns LOCK_OK, or LOCK_SYSTEM with *why set and nothing left
+ * open. */
 enum lock_result watch_open(struct watch *watch, struct errmsg *why);
-/* Ends the thread if it runs, cutting short what it waits for. */
+/* Ends the watch thread if it is running, without letting it wait any longer, and closes
+ * everything. */
 void watch_close(struct watch *watch);
 
-/* Starts the thread, which has the backend for itself until watch_take().
- * LOCK_OK; LOCK_SYSTEM with *why set. */
+/* Starts the thread, which has the backend for itself until watch_take(). Returns LOCK_OK, or
+ * LOCK_SYSTEM with *why set. */
 enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 
-/* One look by the main thread, if it cannot start the watch thread. Takes a second at most, and
- * ends before the command must be stopped. Returns when the next look is due; NEVER: the lease
- * is over. */
+/* Checks the lease once in the main thread, for use while the watch thread cannot be started. Takes
+ * a second at most, and ends before the command must be stopped. Returns when the next check is
+ * due, or DEADLINE_NEVER if the lease is over. */
 struct deadline watch_look_alone(struct watch *watch);
 
-/* The state at this moment. After this, news_fd is readable only if the state changes again. */
+/* Returns the current state. After this, news_fd is readable only if the state changes again. */
 struct watch_state watch_read(struct watch *watch);
 
-/* The command makes progress: extends its lease by its TTL. */
+/* Reports a heartbeat of the command: the watch thread extends the lease to last for its TTL from
+ * now. */
 void watch_beat(const struct watch *watch);
 
 /* Takes the backend back. Waits for the thread only if the thread is using the backend at this
  * moment; a sleeping thread ends only in watch_close(). Returns the last state. */
 struct watch_state watch_take(struct watch *watch);
 
-/* The time, before the deadline, by which the watch has the answer to its last look. Until then,
- * the main thread lets the watch decide whether the command is stopped. */
+/* The time before the deadline by which the watch must have the answer to its last look. Until
+ * then, the main thread lets the watch decide whether the command is stopped. */
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
 
 #endif

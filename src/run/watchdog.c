@@ -79,7 +79,7 @@ struct received {
     bool trusted;
 };
 
-/* Avoids CMSG_NXTHDR(3), because musl's version converts a sign, and GCC warns of that here. */
+/* Avoids CMSG_NXTHDR(3), because musl's version converts a sign, and GCC warns about that here. */
 static void read_control(struct received *received, const char *control, size_t size)
 {
     struct cmsghdr header;
@@ -103,8 +103,8 @@ static void read_control(struct received *received, const char *control, size_t 
     }
 }
 
-/* False if no message is left. A message too long for the protocol is
- * truncated, and then does not count. */
+/* Receives one message. False if no message is left. A message that is too long for the protocol is
+ * truncated, and is then not trusted. */
 static bool receive(int fd, struct received *received)
 {
     union {

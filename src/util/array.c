@@ -24,7 +24,7 @@ void *array_add(void *list, size_t *count, size_t *room, size_t size)
 
 /* --- an environment ------------------------------------------------------- */
 
-/* Adds an entry before the NULL at the end, or frees it. */
+/* Adds the entry before the NULL at the end. Frees the entry if memory is short. */
 static void add_entry(struct environment *environment, char *entry)
 {
     char **end = entry != NULL ? array_add(&environment->list, &environment->count,
@@ -48,7 +48,7 @@ void environment_copy(struct environment *environment)
         add_entry(environment, strdup(*variable));
 }
 
-/* The variable's entry; the NULL at the end of the list if there is none. */
+/* The variable's entry, or the NULL at the end of the list if the variable is not set. */
 static char **entry_of(const struct environment *environment, const char *name)
 {
     size_t length = strlen(name);

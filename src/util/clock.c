@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* For CLOCK_BOOTTIME and CLOCK_REALTIME, clock_gettime(2) fails only if a filter blocks system
- * calls. A process that does not know when its lease ends must not hold one. So dlock exits: the
+/* For CLOCK_BOOTTIME and CLOCK_REALTIME, clock_gettime(2) fails only if a system call filter blocks
+ * it. A process that does not know when its lease ends must not hold a lease. So dlock exits: the
  * command is killed with dlock, and the lock expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
@@ -137,7 +137,7 @@ int64_t wall_now_us(void)
 }
 
 /* Does not use gmtime(3), whose first call reads the file of the local time zone. In this
- * calculation the year begins in March, so that the leap day is its last. */
+ * calculation the year begins in March, so that the leap day is the last day of the year. */
 void wall_format(int64_t wall_ms, char *text, size_t size)
 {
     enum { DAY = 86400, DAYS_OF_400_YEARS = 146097, DAYS_BEFORE_1970 = 719468 };
@@ -158,7 +158,8 @@ void wall_format(int64_t wall_ms, char *text, size_t size)
         text[0] = '\0';
 }
 
-/* Writes `today` in place of the date if that is the date of today_ms. */
+/* Writes wall_ms in local time. If it is on the same day as today_ms, writes `today` in place of
+ * the date. */
 static void format_local(int64_t wall_ms, int64_t today_ms, const char *today, char *text,
                          size_t size)
 {
@@ -191,7 +192,7 @@ void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size)
 struct duration duration_jittered(struct duration d)
 {
     uint64_t random = 0;
-    /* Without random numbers every waiter waits for the longest time, which is late but never
+    /* Without random numbers, every waiter waits for the longest time, which is slower but never
      * wrong. */
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
         return d;
@@ -206,8 +207,8 @@ struct unit {
     int64_t ms;
 };
 
-/* duration_format() writes only the first of these units; duration_parse() reads all. As in
- * systemd.time(7), "m" means minutes, not months. */
+/* duration_format() writes only the first UNITS_WRITTEN of these units; duration_parse() reads all
+ * of them. As in systemd.time(7), "m" means minutes, not months. */
 enum { UNITS_WRITTEN = 5 };
 
 static const struct unit units[] = {
@@ -223,8 +224,7 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* A decimal number in two whole numbers, because a binary fraction would round what the user
- * wrote. */
+/* A decimal number as two integers, because a binary fraction would round what the user wrote. */
 struct decimal {
     int64_t whole;
     int64_t billionths;
@@ -273,7 +273,8 @@ static enum duration_error scale(struct decimal number, int64_t unit_ms, int64_t
     int64_t whole;
     if (__builtin_mul_overflow(number.whole, unit_ms * NS_PER_MS, &whole))
         return DURATION_OVERFLOW;
-    /* billionths * unit / 1e9, ordered so that it cannot overflow: below 1e9 * 6.05e8. */
+    /* billionths * unit_ms * 1e6 / 1e9, reduced so that the product is below 1e9 * 6.05e8 and
+     * cannot overflow. */
     int64_t part = number.billionths * unit_ms / 1000;
     return __builtin_add_overflow(whole, part, ns) ? DURATION_OVERFLOW : DURATION_OK;
 }
@@ -315,7 +316,7 @@ const char *duration_error_text(enum duration_error error)
     return "not a duration";
 }
 
-/* "1.5s", "10.002s". Returns what snprintf() returns. */
+/* Writes "1.5s" or "10.002s". Returns what snprintf() returns. */
 static int seconds_format(int64_t s, int ms, char *text, size_t size)
 {
     int digits = 3;

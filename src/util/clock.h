@@ -1,5 +1,5 @@
-/* Time inside dlock: nanoseconds of CLOCK_BOOTTIME, which continues while the system is suspended
- * and is never set. The wall clock is only for display. */
+/* dlock measures time in nanoseconds of CLOCK_BOOTTIME, which continues while the system is
+ * suspended and is never set. The wall clock is only for display. */
 #ifndef DLOCK_UTIL_CLOCK_H
 #define DLOCK_UTIL_CLOCK_H
 
@@ -22,8 +22,8 @@ struct deadline {
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
 
-/* Limits a number of milliseconds or events from an untrusted source. Neither the sum nor the
- * difference of two such numbers overflows, even in nanoseconds. */
+/* Limits a number of milliseconds or events from an untrusted source. Then milliseconds can be
+ * converted to nanoseconds, and two such numbers can be added or subtracted, without overflow. */
 static inline int64_t clamped(int64_t number)
 {
     const int64_t most = INT64_MAX / NS_PER_MS;
@@ -46,20 +46,20 @@ struct bound {
 /* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
-/* The same bound, but `each` from now: for the next of several calls. */
+/* The same bound, but ending `each` from now: for the next of several calls. */
 struct bound bound_again(struct bound bound, struct duration each);
 
-/* One of `shares` equal shares of the time that is left. */
+/* The same bound, but for only one of `shares` equal parts of the remaining time. */
 struct bound bound_share(struct bound bound, int shares);
 
-/* The same bound, but at most `most` from now. */
+/* The same bound, but ending at most `most` from now. */
 struct bound bound_within(struct bound bound, struct duration most);
 
 struct deadline deadline_now(void);
 
-/* Limits how much of a source (signals, messages, events, children) is read before the reader looks
- * at the clock again, because a source that is filled without pause must not delay the end of a
- * lease. Zero at the start. */
+/* Limits how much of a source (signals, messages, events, children) is read before the reader
+ * checks the clock again. Otherwise a source that never runs empty could delay the stop at the end
+ * of a lease. Starts as zero. */
 struct drain {
     int events;
     struct deadline end;
@@ -68,7 +68,7 @@ struct drain {
 /* True if one more event may be read: at most 64, for at most 10 ms. */
 bool drain_goes_on(struct drain *drain);
 
-/* Saturate at DEADLINE_NEVER and at 0. */
+/* These saturate at DEADLINE_NEVER and at 0. */
 struct deadline deadline_plus(struct deadline from, struct duration later);
 struct deadline deadline_minus(struct deadline from, struct duration earlier);
 
@@ -92,20 +92,21 @@ static inline bool deadline_passed(struct deadline d)
     return !deadline_before(deadline_now(), d);
 }
 
-/* The time left until d, zero once it has passed. */
+/* The time left until d, or zero once d has passed. */
 struct duration deadline_left(struct deadline d);
 
-/* later - earlier, zero if that is negative. */
+/* later - earlier, or zero if that is negative. */
 struct duration deadline_gap(struct deadline earlier, struct deadline later);
 
-/* Calls poll(2) until the deadline; a caught signal does not end the wait. */
+/* Like poll(2), but waits until the deadline, even if a signal is caught. */
 struct pollfd;
 int deadline_poll(struct pollfd *fds, size_t count, struct deadline until);
 
-/* The timeout for poll(2): what remains, rounded up; -1 for DEADLINE_NEVER. */
+/* The timeout in milliseconds for poll(2): the remaining time, rounded up, or -1 for
+ * DEADLINE_NEVER. */
 int deadline_poll_ms(struct deadline d);
 
-/* Sets a timer of timerfd_create(2) on the boot clock; DEADLINE_NEVER stops the timer. Returns the
+/* Sets a timerfd on the boot clock to the deadline; DEADLINE_NEVER stops the timer. Returns the
  * timeout for the poll(2) that waits for the timer: -1 or, if the timer cannot be set,
  * deadline_poll_ms(). */
 int deadline_set_timer(int timer_fd, struct deadline d);
@@ -125,7 +126,7 @@ static inline struct duration duration_doubled(struct duration d, struct duratio
     return duration_min((struct duration){2 * d.ns}, most);
 }
 
-/* The wall clock since the epoch. */
+/* The time on the wall clock, since the epoch. */
 int64_t wall_now_ms(void);
 int64_t wall_now_us(void);
 
@@ -134,23 +135,22 @@ static inline int64_t wall_after_ms(struct duration from_now)
     return wall_now_ms() + from_now.ns / NS_PER_MS;
 }
 
-/* The deadline on the wall clock, which people read; leases are counted on the boot clock. 0 if d
- * was never set. */
+/* Converts the deadline to the wall clock, for people to read. 0 if d was never set. */
 static inline int64_t wall_at_ms(struct deadline d)
 {
     return d.boot_ns == 0 ? 0 : wall_now_ms() + (d.boot_ns - deadline_now().boot_ns) / NS_PER_MS;
 }
 
-/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" before
- * 1970, or if the buffer cannot hold it. */
+/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"), or "" if the time is before 1970 or
+ * the buffer is too small. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
 
-/* Writes wall_ms in the local time of this host: "03:59:58 +0100", and with the
- * date before it if that is not today's; "" if the buffer or the calendar cannot
- * hold it. Its first call reads the file of the time zone. */
+/* Writes wall_ms in the local time of this host: "03:59:58 +0100", preceded by the date if that is
+ * not today's. Writes "" if the buffer is too small or the calendar cannot represent the time. The
+ * first call reads the time zone file. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
-/* Like wall_format_local(), but in the form "today 03:59:58 +0100"; today is the day of
+/* Like wall_format_local(), but writes "today 03:59:58 +0100" if wall_ms is on the same day as
  * today_ms. */
 void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size);
 
@@ -168,27 +168,27 @@ enum duration_error {
     DURATION_OVERFLOW,
 };
 
-/* Reads decimal terms and adds them up. Each has an optional unit: ms, s, m, h, d or w, or a longer
- * name such as sec, min, hr or days. Only the last term can omit its unit, if it is seconds.
- * Digits below a nanosecond are cut. *out is set only on DURATION_OK. */
+/* Reads decimal numbers with units and adds them up. The units are ms, s, m, h, d and w, and longer
+ * names such as sec, min, hr or days. Only the last number may lack a unit, and is then in seconds.
+ * Digits below a nanosecond are cut off. *out is set only on DURATION_OK. */
 enum duration_error duration_parse(const char *text, struct duration *out);
 
-/* What is wrong, and the valid form, for a message. */
+/* Says what is wrong and which form is valid, for a message. */
 const char *duration_error_text(enum duration_error error);
 
-/* Writes d as duration_parse() reads it, in the shortest form: "1h30m", "1.5s", "250ms"; "infinity"
- * from DURATION_FOREVER on; "0" below a millisecond. Returns text. */
+/* Writes d in the shortest form that duration_parse() reads: "1h30m", "1.5s", "250ms"; "infinity"
+ * for DURATION_FOREVER or more; "0" for less than a millisecond. Returns text. */
 char *duration_format(struct duration d, char *text, size_t size);
 
-/* Like duration_format(), for a measured duration: rounded down to what a person reads: "250ms",
- * "1.2s", "59m18s", "1h30m", "2d5h". */
+/* Like duration_format(), but for a measured duration, which is rounded down to the precision that
+ * a person needs: "250ms", "1.2s", "59m18s", "1h30m", "2d5h". */
 char *duration_rounded(struct duration d, char *text, size_t size);
 
-/* Like duration_rounded(), for an estimate: without seconds from ten minutes on, below that in
- * steps of ten seconds. */
+/* Like duration_rounded(), but for an estimate: in steps of ten seconds from one minute on, and in
+ * whole minutes from ten minutes on. */
 char *duration_about(struct duration d, char *text, size_t size);
 
-/* Enough for the text of each of these functions. */
+/* A buffer size that is enough for each of these functions. */
 #define DURATION_TEXT_SIZE 48
 
 #endif

@@ -24,8 +24,8 @@ static bool load(enum openssl_part part, const char *what, struct errmsg *why)
 #define CRYPTO_SONAME "libcrypto.so.3"
 #define SSL_SONAME "libssl.so.3"
 
-/* Shows packaging tools the libraries that the dynamic section does not name: UAPI group, "ELF
- * Notes for dlopen metadata"; readelf -p .note.dlopen prints the note. */
+/* Tells packaging tools about the libraries that the dynamic section does not name. See "ELF Notes
+ * for dlopen metadata" by the UAPI group. readelf -p .note.dlopen prints the note. */
 #define NOTE_JSON                                                             \
     "[{\"feature\":\"tls\",\"description\":\"TLS to Redis "                   \
     "(rediss://)\",\"priority\":\"recommended\","                             \
@@ -108,8 +108,8 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
     if (!is_open[OPENSSL_CRYPTO]) {
         if (!load(OPENSSL_CRYPTO, what, why))
             return false;
-        /* OpenSSL's clean-up at exit only takes time, and a thread that looks up a name may still
-         * be running during it. */
+        /* OpenSSL's clean-up at exit only takes time. A thread that looks up a host name may also
+         * still be running then. */
         if (functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
             errmsg_set(why, "%s needs OpenSSL 3, but OpenSSL failed to initialize", what);
             return false;

@@ -14,8 +14,8 @@
 #include <openssl/x509v3.h>
 #include <stdbool.h>
 
-/* The functions in use. For a macro in OpenSSL's headers, this lists the
- * function behind it. */
+/* The OpenSSL functions that dlock uses. If dlock uses a macro of OpenSSL, this lists the function
+ * behind the macro. */
 /* clang-format off */
 #define OPENSSL_CRYPTO_FUNCTIONS(F) \
     F(ASN1_TIME_diff) F(BIO_clear_flags) F(BIO_free) F(BIO_get_data) F(BIO_meth_free) F(BIO_meth_new) F(BIO_meth_set_ctrl) \
@@ -39,11 +39,12 @@ struct openssl {
 };
 #undef OPENSSL_MEMBER
 
-enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as well */
+enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto; libcrypto and libssl */
 
-/* Opens the libraries of this part that are not open yet, for as long as the process lives. One
- * thread calls this before other threads use OpenSSL. False with *why naming the missing package:
- * no retry helps, because only the administrator of this host can fix that. */
+/* Opens the libraries of this part that are not open yet. They stay open as long as the process
+ * lives. Must be called before other threads use OpenSSL. False with *why set, which names the
+ * package that may be missing. A retry does not help, because only the administrator of this host
+ * can fix the problem. */
 bool openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The OpenSSL functions that have been loaded so far. */

@@ -39,7 +39,8 @@ const char *user_name_local(uid_t uid, char *text, size_t size)
 {
     char line[1024];
     bool found = false;
-    bool starts = true; /* `line` is the start of a line; fgets(3) reads a longer one in pieces */
+    bool starts = true; /* `line` has the start of a line; fgets(3) reads a long line in several
+                         * pieces */
     FILE *users = fopen("/etc/passwd", "re");
     snprintf(text, size, "%lu", (unsigned long)uid);
     while (users != NULL && !found && fgets(line, sizeof line, users) != NULL) {
@@ -77,7 +78,7 @@ static bool unusable(const char *path, const char *fault, struct errmsg *why)
     return false;
 }
 
-/* Waits for more from a pipe. A signal ends dlock, even in actions that have already blocked
+/* Waits for more data from a pipe. A signal ends dlock, even in actions that have already blocked
  * signals (process/signals.h), because there is no lock yet to release. SIGPIPE and SIGXFSZ stay
  * blocked, because they may come from our own writes. */
 static bool pipe_has_more(int fd, struct deadline until)
@@ -95,8 +96,8 @@ static bool pipe_has_more(int fd, struct deadline until)
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* Reads a pipe for 30 s at most. It does not give up sooner, because the writer may be a command
- * that fetches the secret from elsewhere. */
+/* Reads the file or pipe up to its end. Waits for a pipe for up to 30 s, because the writer may be
+ * a command that fetches the secret from elsewhere. */
 static bool read_all(struct secret *secret, int fd)
 {
     struct deadline until = deadline_after(DURATION_S(30));
@@ -139,7 +140,7 @@ static bool read_from(struct secret *secret, int fd, mode_t mode, const char *pa
     return true;
 }
 
-/* A pipe without a writer counts as empty: dlock does not wait for one. */
+/* A pipe without a writer counts as empty: dlock does not wait for a writer. */
 bool secret_read(struct secret *secret, const char *path, struct errmsg *why)
 {
     secret->length = 0;

@@ -1,4 +1,4 @@
-/* Files, and the names of their owners for messages. */
+/* Opens files, finds the names of their owners for messages, and reads secrets. */
 #ifndef DLOCK_UTIL_FILEUTILS_H
 #define DLOCK_UTIL_FILEUTILS_H
 
@@ -9,15 +9,16 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* Calls openat(2), without waiting for the other end of a pipe, and fstat(2). A new file has the
- * mode 0600, whatever the umask. -1 with errno. */
+/* Opens a file like openat(2), but does not wait for the other end of a pipe, and fills in *status
+ * like fstat(2). A new file has the mode 0600, whatever the umask. Returns -1 with errno set on
+ * failure. */
 int file_open(int dir, const char *path, int flags, struct stat *status);
 
 /* Closes the descriptor, if it is not -1, and sets it to -1; keeps errno. */
 void fd_close(int *fd);
 
-/* Returns text: the user's name, or the number if there is none. Only for messages about failures,
- * because the look-up may load and query a directory service. */
+/* Writes the user's name, or the number if the user has no name. Returns text. Only for messages
+ * about failures, because the look-up may load and query a directory service. */
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 
@@ -30,21 +31,25 @@ enum { SECRET_MOST = 4096 };
 
 struct secret {
     size_t length;
-    char bytes[SECRET_MOST + 3]; /* any values; room for a line end, and to detect longer files */
+    char bytes[SECRET_MOST + 3]; /* may contain any bytes; has room for a line end, and to detect
+                                  * files that are too long */
 };
 
-/* Reads a regular file, or a pipe up to its end, for 30 s at most. During this time, a signal ends
- * the process, even if the signal is blocked. The last newline, and a carriage return before it,
- * are not part of the secret, because editors add them. True with 1 to SECRET_MOST bytes. Otherwise
- * *why begins with the path; errno is EACCES or EPERM if dlock has no permission to read the file,
- * or another one if the file cannot be used, for example because others can read it. In any case,
- * wipe the secret with secret_wipe(). */
+/* Reads the secret from a regular file or from a pipe, which must be closed within 30 s. While
+ * dlock waits for the pipe, a signal ends the process, even if the signal is blocked. A newline at
+ * the end, and a carriage return before the newline, are not part of the secret, because editors
+ * add them.
+ *
+ * True if the secret has 1 to SECRET_MOST bytes. Otherwise *why begins with the path. errno is then
+ * EACCES or EPERM if dlock has no permission to read the file, or another error if the file cannot
+ * be used, for example because others can read it. In any case, wipe the secret with
+ * secret_wipe(). */
 bool secret_read(struct secret *secret, const char *path, struct errmsg *why);
 
 void secret_wipe(struct secret *secret);
 
-/* After this call the process leaves no core file, and other processes cannot read its memory.
- * False with *why set: the system refused. */
+/* After this call, the process leaves no core file, and other processes cannot read its memory.
+ * False with *why set if the system refused. */
 bool secret_leave_no_core(struct errmsg *why);
 
 #endif

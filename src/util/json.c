@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The code point of a valid character of 2 or 3 bytes. */
+/* The code point of a valid UTF-8 character of 2 or 3 bytes. */
 static unsigned code_point(const char *text, size_t length)
 {
     const unsigned char *b = (const unsigned char *)text;

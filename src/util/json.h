@@ -12,7 +12,7 @@ struct json {
     bool more; /* the next value needs a comma before it */
 };
 
-/* One object in a line. */
+/* Begin and end an object that takes one line. */
 struct json json_line_begin(FILE *to);
 void json_line_end(struct json *json);
 

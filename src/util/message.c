@@ -38,8 +38,8 @@ bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name
     return true;
 }
 
-/* Reads "vsock:CID:PORT", perhaps with a type as in "vsock-stream:". Returns the type, SOCK_DGRAM
- * if there is none; 0: the name is something else. */
+/* Reads "vsock:CID:PORT", or a form with a type, such as "vsock-stream:CID:PORT". Returns the type
+ * (SOCK_DGRAM if none is given), or 0 if the name is something else. */
 static int vsock_address(struct notify *notify, const char *name)
 {
     static const struct {
@@ -74,7 +74,8 @@ static bool open_socket(struct notify *notify, int type)
     return notify->fd >= 0;
 }
 
-/* Like sd_notify(3): if no type is named, skips the types that the hypervisor does not support. */
+/* As in sd_notify(3): if the name has no type, tries several types, because the hypervisor may not
+ * support all of them. */
 static void open_vsock(struct notify *notify, const char *name)
 {
     int type = vsock_address(notify, name);
@@ -97,8 +98,8 @@ void sd_notify_open(struct notify *notify)
         open_vsock(notify, name);
 }
 
-/* The manager is on the same machine, and answers in a fraction of a millisecond. A manager that
- * does not must not delay a stop: its message is dropped. */
+/* Connects to the service manager, which is on the same machine and answers in a fraction of a
+ * millisecond. A manager that does not answer must not delay a stop, so the message is dropped. */
 static bool connect_anew(struct notify *notify)
 {
     enum { ANSWER_MS = 5 };
@@ -168,7 +169,7 @@ void sd_notify_send(const struct notify *notify, const char *format, ...)
 void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds,
                        size_t fd_count)
 {
-    static const char main_pid[] = "MAINPID"; /* and MAINPIDFD, MAINPIDFDID */
+    static const char main_pid[] = "MAINPID"; /* also matches MAINPIDFD and MAINPIDFDID */
     char kept[4096];
     size_t used = 0;
     if (notify->fd < 0 || length > sizeof kept || fd_count > FDS_MOST)
@@ -190,9 +191,9 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
 
 /* --- messages ------------------------------------------------------------- */
 
-/* How long to wait while no process reads stderr (a pager, Ctrl-S, a logger that hangs). This is
- * shorter than the grace of all but the shortest leases, so that a message does not delay a
- * stop. */
+/* How long dlock waits while no process reads stderr (because of a pager, Ctrl-S or a logger that
+ * hangs). This is shorter than the grace period of all but the shortest leases, so that a message
+ * does not delay a stop. */
 static const struct duration patience = {20 * NS_PER_MS};
 
 /* Writes with splice(2), which does not wait. Opening the pipe again in non-blocking mode would
@@ -207,7 +208,7 @@ static ssize_t write_to_pipe(const char *bytes, size_t length)
         written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
     fd_close(&ends[0]);
     fd_close(&ends[1]);
-    /* A sandbox may lack splice(2). */
+    /* A sandbox may forbid splice(2). */
     return written < 0 && (errno == EINVAL || errno == ENOSYS) ? write(STDERR_FILENO, bytes, length)
                                                                : written;
 }
@@ -220,9 +221,9 @@ static ssize_t write_to_terminal(const char *bytes, size_t length)
     return written;
 }
 
-/* The command and other processes write to the same open file. So dlock does not make the file
- * non-blocking, and poll(2) is not enough: others may fill the file after poll(2) has reported
- * room. */
+/* Other processes, such as the command, write to the same open file, so dlock must not make the
+ * file non-blocking. poll(2) alone is not enough, because others may fill the file after poll(2)
+ * has reported room. */
 static ssize_t write_without_waiting(const char *bytes, size_t length)
 {
     struct stat file = {0};
@@ -235,8 +236,8 @@ static ssize_t write_without_waiting(const char *bytes, size_t length)
     return write(STDERR_FILENO, bytes, length);
 }
 
-/* Writes one piece of less than PIPE_BUF, so that the lines of many processes do not mix. If stderr
- * is closed or full, the line is dropped. */
+/* Writes fewer than PIPE_BUF bytes at once, so that the lines of many processes do not mix. If
+ * stderr is closed or full, the line is dropped. */
 bool message_write(const char *bytes, size_t length)
 {
     struct deadline until = deadline_after(patience);
@@ -250,8 +251,8 @@ bool message_write(const char *bytes, size_t length)
     return written == (ssize_t)length;
 }
 
-/* True if stderr is the stream that systemd gave the service, whose device and inode are in
- * $JOURNAL_STREAM (systemd.exec(5)), and not a file that stderr was redirected to later. */
+/* True if stderr is still the stream that systemd gave the service, and was not redirected later.
+ * $JOURNAL_STREAM has the device and inode of that stream (systemd.exec(5)). */
 static bool is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -265,7 +266,7 @@ static bool is_journal(void)
 
 void messages_open(struct messages *out)
 {
-    /* Every CI service sets this variable. */
+    /* Every CI service sets CI. */
     const char *ci = getenv("CI");
     out->ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
     out->terminal = isatty(STDERR_FILENO) == 1;
@@ -318,7 +319,7 @@ void say(const struct messages *out, enum message_kind kind, const char *format,
     if (length < 0)
         return;
 
-    if (out->journal) /* sd-daemon(3) */
+    if (out->journal) /* a prefix as in sd-daemon(3) */
         snprintf(priority, sizeof priority, "<%d>", kinds[kind].priority);
     text_escape(name, sizeof name, out->name != NULL ? out->name : "");
     int begin =

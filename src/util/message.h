@@ -1,5 +1,6 @@
-/* dlock's messages. To people on stderr: one line for each event, in one write(2), prefixed "dlock:
- * NAME: ", with all foreign text escaped. And to the service manager. */
+/* dlock's messages to people and to the service manager. People get one line on stderr for each
+ * event. The line is written in one write(2), with the prefix "dlock: NAME: " and with all foreign
+ * text escaped. */
 #ifndef DLOCK_UTIL_MESSAGE_H
 #define DLOCK_UTIL_MESSAGE_H
 
@@ -9,7 +10,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-/* needs sys/socket.h */
+/* must come after sys/socket.h */
 #include <linux/vm_sockets.h>
 
 /* --- the service manager --------------------------------------------------
@@ -19,7 +20,7 @@
 
 struct notify {
     int fd;   /* -1: there is no service manager */
-    int type; /* SOCK_DGRAM; otherwise each message has a connection of its own */
+    int type; /* SOCK_DGRAM; with any other type, each message needs a new connection */
     union {
         struct sockaddr any;
         struct sockaddr_un un;
@@ -32,11 +33,11 @@ struct notify {
  * messages: the lock does not depend on them. */
 void sd_notify_open(struct notify *notify);
 
-/* Sends lines of NAME=VALUE. Never waits; drops what cannot be sent. */
+/* Sends lines of NAME=VALUE. Never waits for long; drops what cannot be sent. */
 void sd_notify_send(const struct notify *notify, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Forwards a message from the command, with its descriptors, which still belong to the caller.
+/* Forwards a message from the command, with its descriptors, which the caller must still close.
  * Omits the lines with MAINPID, because for the service manager dlock is the main process. */
 void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds,
                        size_t fd_count);
@@ -48,16 +49,16 @@ bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name
 /* --- people --------------------------------------------------------------- */
 
 struct messages {
-    const char *name;     /* of the lock; NULL until it is known */
+    const char *name;     /* the lock's name; NULL until it is known */
     int verbosity;        /* -1: -q, 0: normal, 1: -v, 2: -vv */
     bool terminal;        /* true if stderr is a terminal */
-    bool ci;              /* true if $CI is set: people read the log of a job that did not run */
+    bool ci;              /* true if $CI is set: people read the log to see why a job did not run */
     bool journal;         /* true if stderr goes to systemd's journal: lines carry their priority */
     bool syslog;          /* true if messages also go to syslog(3) */
     struct notify notify; /* the service manager */
     bool json;            /* failures are reported as JSON on stdout */
-    const char *scope;    /* of the lock; NULL: none */
-    const char *key;      /* of the lock in its store; NULL: not known yet */
+    const char *scope;    /* the lock's scope; NULL: none */
+    const char *key;      /* the lock's key in its store; NULL: not known yet */
     const char **code;    /* where to store the code of a failure; NULL: nowhere */
     struct duration waited; /* time waited for the lock; negative: there was no wait */
 };
@@ -69,8 +70,9 @@ enum message_kind {
     MESSAGE_ERROR,    /* a failure that ends dlock or stops the command: always printed */
     MESSAGE_WARNING,  /* something that the user should know and can change: not with -q */
     MESSAGE_NOTICE,   /* an event that is worth a line but is not a problem: not with -q */
-    MESSAGE_CONFLICT, /* the lock could not be acquired at once: only with -v, on a terminal or in
-                       * CI, because a crontab on thirty hosts must not send twenty-nine mails */
+    MESSAGE_CONFLICT, /* the lock could not be acquired at once. Printed only with -v, or on a
+                       * terminal, or in CI: cron jobs on thirty hosts that contend for one lock
+                       * must not send twenty-nine mails */
     MESSAGE_VERBOSE,  /* what happens during a run: with -v */
 };
 
@@ -82,8 +84,8 @@ __attribute__((format(printf, 3, 4))) void say(const struct messages *out, enum 
 #define say_notice(out, ...) say(out, MESSAGE_NOTICE, __VA_ARGS__)
 #define say_verbose(out, ...) say(out, MESSAGE_VERBOSE, __VA_ARGS__)
 
-/* Writes these bytes, fewer than PIPE_BUF, to stderr, unchanged and in one write. False if stderr
- * has not accepted them after a short wait. */
+/* Writes these bytes to stderr, unchanged and in one write. There must be fewer than PIPE_BUF
+ * bytes. False if stderr has not accepted them after a short wait. */
 bool message_write(const char *bytes, size_t length);
 
 /* Reports what dlock is doing, to the service manager only (STATUS=). */

@@ -78,7 +78,7 @@ bool utf8_reorders(const char *text, size_t length)
 }
 
 /* Judges by the locale's name, because setlocale(3) takes longer than the rest of the start. If no
- * locale is set, as in units and cron jobs, dlock takes text for UTF-8, as systemd does. */
+ * locale is set, as in systemd units and cron jobs, dlock assumes UTF-8, as systemd does. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -203,8 +203,8 @@ char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE])
 
 /* --- columns -------------------------------------------------------------- */
 
-/* The length of the next character. Sets *columns to the character's width: 2, the widest, if the C
- * library does not know the character. */
+/* The length of the next character. Sets *columns to the character's width, or to 2, the largest
+ * width, if the C library does not know the character. */
 static size_t next_character(const char *text, size_t left, int *columns)
 {
     wchar_t wide;

@@ -10,8 +10,8 @@
 /* Copies source, cut to what fits; target always ends in NUL. Returns target. */
 char *text_copy(char *target, size_t size, const char *source);
 
-/* Length in bytes (1 to 4) of the valid UTF-8 character at text, which has `left` bytes; 0 if there
- * is none (overlong, surrogate, cut off). */
+/* The length in bytes (1 to 4) of the UTF-8 character at the start of the text, which has `left`
+ * bytes. 0 if that character is not valid (overlong, a surrogate, or cut off). */
 size_t utf8_length(const char *text, size_t left);
 
 /* True if the valid character of `length` bytes at text is a control character: C0, DEL or C1. */
@@ -23,8 +23,8 @@ bool utf8_reorders(const char *text, size_t length);
 
 /* Writes source so that it cannot disturb a terminal or a log: control characters, characters that
  * change the direction of writing, and bytes that are not UTF-8 become \xHH. In a locale without
- * UTF-8, every byte that is not ASCII becomes \xHH too. A backslash stays. The result is cut to
- * what fits, and always ends in NUL. Returns target. */
+ * UTF-8, every byte that is not ASCII becomes \xHH too. A backslash is not escaped. The result is
+ * cut to what fits, and always ends in NUL. Returns target. */
 char *text_escape(char *target, size_t size, const char *source);
 
 /* Percent-encodes every byte that is a control character, '%', or in `also`. Returns the length of
@@ -48,16 +48,16 @@ bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out);
 /* The number of columns of the text. An invalid byte counts as one. */
 int mbwidth_of(const char *text);
 
-/* The length in bytes of the whole characters, with their combining characters, that fit in
- * `columns`. Sets *used to the columns that these need. */
+/* The length in bytes of the longest prefix of the text that fits in `columns`. A character stays
+ * together with its combining characters. Sets *used to the columns that the prefix needs. */
 size_t mbwidth_fit(const char *text, int columns, int *used);
 
 /* --- signals by name: "TERM", "SIGTERM", "15", "RTMIN+1", "RTMAX-1" ---------- */
 
-/* Returns the signal's number, 0 if there is no such signal. */
+/* Returns the signal's number, or 0 if there is no such signal. */
 int signame_parse(const char *text);
 
-/* Writes "SIGTERM", or "signal 40" for one without a name. Returns text. */
+/* Writes "SIGTERM", or "signal 40" for a signal without a name. Returns text. */
 char *signame_format(int signal, char *text, size_t size);
 
 #endif

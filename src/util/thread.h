@@ -1,4 +1,4 @@
-/* Helper threads, and small stacks (ulimit -s). */
+/* Helper threads, and help with small stacks (ulimit -s). */
 #ifndef DLOCK_UTIL_THREAD_H
 #define DLOCK_UTIL_THREAD_H
 
