@@ -286,7 +286,7 @@ static void print_help(void)
          "Exit status: the command's own; 124 the lease ended or was lost; 75 held by\n"
          "another; 69 Redis not reachable; 77 not permitted; 64 wrong usage; 78 wrong\n"
          "configuration. Without a command: 0; 1 there is no such lock, it is free, or\n"
-         "--doctor finds that no lock can be trusted; 2 held under another token.\n"
+         "--doctor finds that no lock can be trusted; 2 held under another owner token.\n"
          "The manual, dlock(1), has the rest.");
 }
 

@@ -69,7 +69,8 @@ static enum settings_result take_setting(struct reading *reading, const char *ke
     if (id == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
         return bad_line(
             reading,
-            "%.100s: the value has a password, but others can read this file; use chmod o=", key);
+            "%.100s: the value has a password, but other users can read this file; use chmod o=",
+            key);
     if (reading->skips)
         return SETTINGS_OK;
     return settings_add(reading->section != 0 ? &reading->sections : reading->settings, id, value,

@@ -139,8 +139,8 @@ void hints_no_command(const struct options *options, struct errmsg *why)
     if (locks_file(options))
         add(why, "usage: dlock [OPTIONS] --lock-file=PATH [--] COMMAND [ARG...]");
     else if (verb(name) != NULL)
-        add(why, "did you mean dlock --%s? (to lock that name: dlock %s -- COMMAND)", verb(name),
-            name);
+        add(why, "did you mean dlock --%s? (for a lock of that name: dlock %s -- COMMAND)",
+            verb(name), name);
     else if (strpbrk(name, blanks) != NULL)
         add(why,
             "'%.100s' was taken as the lock's name; use dlock NAME -- COMMAND, or dlock NAME -c "
@@ -172,9 +172,9 @@ void hints_name_is_command(const char *name, struct errmsg *why)
 
 void hints_no_name(const char *word, bool runs, struct errmsg *why)
 {
-    errmsg_set(
-        why, "'%.80s': with --lock-file there is no NAME; --name=%.80s names the lock in messages",
-        word, word);
+    errmsg_set(why,
+               "'%.80s': --lock-file takes no NAME; use --name=%.80s to name the lock in messages",
+               word, word);
     if (runs && is_program(word))
         add(why, "if %.80s is the command: dlock --lock-file=PATH -- %.80s", word, word);
 }
@@ -194,8 +194,7 @@ void hints_not_a_command(const struct options *options, struct errmsg *why)
     if (alone && strpbrk(word, blanks) != NULL)
         add(why, "the command is one word with spaces; use -c 'STRING' to run it in a shell");
     else if (!alone && locks_file(options))
-        add(why, "with --lock-file there is no NAME; --name=%.80s names the lock in messages",
-            word);
+        add(why, "--lock-file takes no NAME; use --name=%.80s to name the lock in messages", word);
     else if (locks_file(options))
         return; /* there is no NAME that might be the command */
     else if (alone && verb(options->name) != NULL)

@@ -14,10 +14,10 @@ static bool is_one_place(const struct setting *setting, struct errmsg *why)
     bool told_here = setting->origin.kind == ORIGIN_COMMAND_LINE;
     if (told_here || !is_place || *setting->text == '/' || *setting->text == '\0')
         return true;
-    errmsg_set(
-        why,
-        "'%.200s': a relative path is a different lock in each directory; use an absolute path",
-        setting->text);
+    errmsg_set(why,
+               "'%.200s': a relative path would be a different lock in each directory; use an "
+               "absolute path",
+               setting->text);
     return false;
 }
 
@@ -304,7 +304,8 @@ enum settings_result options_under(struct options **made, const struct options *
         return SETTINGS_NO_MEMORY;
     enum settings_result result = add_settings_under(&under->settings, options, store, length);
     if (result == SETTINGS_BAD_CONFIG)
-        errmsg_set(why, "DLOCK_HELD names an invalid store for the outer lock");
+        errmsg_set(why,
+                   "the variable DLOCK_HELD, which the outer dlock sets, names an invalid backend");
     return result == SETTINGS_OK ? apply_and_validate(under, why) : result;
 }
 

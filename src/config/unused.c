@@ -145,7 +145,7 @@ static void blame_store(const struct options *options, enum option_id id, enum o
     if (chosen_by != OPT_NONE)
         origin_format(chosen_by, options->origins[chosen_by], by, sizeof by);
     if (wanted == ON_AUTO)
-        errmsg_set(why, "%s already chooses the store", by);
+        errmsg_set(why, "%s already chooses the backend", by);
     else if ((when & ON_LOCK_FILE) != 0 && (wanted & ON_LOCK_DIR) != 0)
         errmsg_set(why, id == OPT_LOCK_DIR ? "--lock-file already names the lock"
                                            : "a --lock-file has no record of the lock");

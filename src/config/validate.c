@@ -34,7 +34,7 @@ enum settings_result validate_words(const struct options *options, struct errmsg
         if (!lock_name_valid(*name, "the lock name", why))
             return SETTINGS_BAD_USAGE;
     if (!has_file && setting_in_force(&options->settings, OPT_NAME) != NULL)
-        errmsg_set(why, "--name has no effect without --lock-file; give the lock's name as a "
+        errmsg_set(why, "--name has no effect: --lock-file is not given; give the lock's name as a "
                         "word: dlock NAME -- COMMAND");
     else if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);

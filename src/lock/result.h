@@ -13,7 +13,7 @@ enum lock_result {
     LOCK_OK,          /* done: acquired, still ours, released */
     LOCK_HELD,        /* another process holds the lock: wait or give up */
     LOCK_GONE,        /* the lock is no longer ours, and has no holder */
-    LOCK_FOREIGN,     /* the lock is not ours: it is held under another token */
+    LOCK_FOREIGN,     /* the lock is not ours: it is held under another owner token */
     LOCK_RELEASED,    /* the lock was ours, and was released with its owner token */
     LOCK_ENDED,       /* our lease ended before the release reached the service */
     LOCK_UNAVAILABLE, /* the service gave no usable answer: try again */

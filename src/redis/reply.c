@@ -343,13 +343,13 @@ void redis_error_explain(const struct redis_url *url, const char *script, const 
         errmsg_set(why, "the server refuses the user %.60s with the password from %.200s: %.300s",
                    user, url->password_from, error);
     else if (wants_login && url->is_of_sentinels && !url->has_password)
-        errmsg_set(why, "the Sentinel requires a password of its own: NOAUTH Authentication "
+        errmsg_set(why, "the Sentinel requires its own password: NOAUTH Authentication "
                         "required; use --sentinel-password-file");
     else if (wants_login)
         errmsg_set(why,
                    "the server requires a password, but none is configured: NOAUTH Authentication "
-                   "required; set the password in the URL, --password-file, the credential "
-                   "dlock.password or REDISCLI_AUTH%s",
+                   "required; set the password in the URL, --password-file, the systemd credential "
+                   "dlock.password or the variable REDISCLI_AUTH%s",
                    redis_login_hint());
     else
         explain_permission(user, script, keys, error, why);

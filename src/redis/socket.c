@@ -80,7 +80,7 @@ static enum lock_result start_thread(struct lookup *lookup, struct errmsg *why)
         return LOCK_OK;
     }
     atomic_fetch_sub(&lookup->owners, 1);
-    return errmsg_fail(why, LOCK_SYSTEM, "cannot start a thread to look up the name: %s",
+    return errmsg_fail(why, LOCK_SYSTEM, "cannot start a thread to look up the host name: %s",
                        strerror(error));
 }
 
@@ -95,7 +95,8 @@ static enum lock_result await_answer(const struct lookup *lookup, struct bound b
         return LOCK_OK;
     if (ready > 0)
         return LOCK_CANCELLED;
-    return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s was not resolved in time", lookup->host);
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "the host name %s was not resolved in time",
+                       lookup->host);
 }
 
 static enum lock_result collect(struct addresses *found, const struct lookup *lookup,
@@ -103,7 +104,7 @@ static enum lock_result collect(struct addresses *found, const struct lookup *lo
 {
     found->count = 0;
     if (lookup->error != 0)
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s cannot be resolved: %s",
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "the host name %s cannot be resolved: %s",
                            lookup->host,
                            lookup->error == EAI_SYSTEM ? strerror(lookup->system_error)
                                                        : gai_strerror(lookup->error));
@@ -117,7 +118,7 @@ static enum lock_result collect(struct addresses *found, const struct lookup *lo
         found->count++;
     }
     if (found->count == 0)
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s has no address", lookup->host);
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "the host name %s has no address", lookup->host);
     return LOCK_OK;
 }
 

@@ -196,7 +196,7 @@ static enum lock_result read_key(const char *path, EVP_PKEY **key, struct errmsg
 
     if ((status.st_mode & S_IROTH) != 0) {
         result = errmsg_fail(why, LOCK_INVALID,
-                             "%s: others can read this private key; use chmod o=", path);
+                             "%s: other users can read this private key; use chmod o=", path);
     } else if (!secret_leave_no_core(why)) {
         result = LOCK_SYSTEM;
     } else {
@@ -393,8 +393,8 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
                *session->host == '.') {
         /* For OpenSSL, an empty name matches every name, and a name with a leading dot matches all
          * names below it. */
-        return errmsg_fail(why, LOCK_REFUSED, "%.200s is not a name that a certificate can have",
-                           host);
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "%.200s is not a host name that a certificate can contain", host);
     } else {
         openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
         set = openssl()->SSL_set1_host(session->ssl, session->host) == 1 &&
@@ -407,7 +407,7 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
 static enum lock_result set_up(struct redis_tls_session *session, const struct redis_tls *tls,
                                const char *host, struct errmsg *why)
 {
-    errmsg_set(why, "no TLS session: out of memory");
+    errmsg_set(why, "cannot create a TLS session: out of memory");
     session->ssl = openssl()->SSL_new(tls->context);
     BIO *bio = session->ssl != NULL ? openssl()->BIO_new(tls->method) : NULL;
     if (bio == NULL)
@@ -565,7 +565,7 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
                            reason);
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        return errmsg_fail(why, LOCK_REFUSED, "the server certificate is not for the name %s",
+        return errmsg_fail(why, LOCK_REFUSED, "the server certificate is not for the host name %s",
                            session->host);
     default:
         return errmsg_fail(why, LOCK_REFUSED, "the server certificate was rejected: %s", reason);

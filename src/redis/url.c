@@ -322,7 +322,7 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
     if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL)
         result = errmsg_fail(why, LOCK_INVALID, "%.300s: the password contains a NUL byte", path);
     else if (result == LOCK_OK && secret.length >= sizeof url->password)
-        result = errmsg_fail(why, LOCK_INVALID, "%.300s: too long for a password", path);
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: the password is too long", path);
 
     if (result == LOCK_OK) /* redis_url_parse() has filled the rest of url->password with NULs */
         memcpy(url->password, secret.bytes, secret.length);
@@ -353,7 +353,7 @@ static enum lock_result read_variable(struct redis_url *url, struct errmsg *why)
     if (text == NULL || *text == '\0')
         return LOCK_OK;
     if (strlen(text) >= sizeof url->password)
-        return errmsg_fail(why, LOCK_INVALID, "%s: too long for a password", variable);
+        return errmsg_fail(why, LOCK_INVALID, "%s: the password is too long", variable);
     text_copy(url->password, sizeof url->password, text);
     url->password_from = variable;
     url->has_password = true;
@@ -387,8 +387,8 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
     *fault = REDIS_FAULT_URL;
     if (!url->has_password && *url->user != '\0')
         return errmsg_fail(why, LOCK_INVALID,
-                           "a user is given, but no password; use redis://USER:PASSWORD@HOST, "
-                           "--password-file, the credential %s or %s%s",
+                           "the URL has a user, but no password; use redis://USER:PASSWORD@HOST, "
+                           "--password-file, the systemd credential %s or the variable %s%s",
                            credential, variable, redis_login_hint());
     return !url->has_password || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
 }

@@ -194,7 +194,8 @@ static void was_released(struct expiry *end)
     end->released = true;
     say_status(end->out, "the lock %s was released; %s keeps running", end->lease->name,
                end->worker.name);
-    say_verbose(end->out, "released with the owner token; %s keeps running without the lock",
+    say_verbose(end->out,
+                "the lock was released with its owner token; %s keeps running without the lock",
                 end->worker.name);
 }
 
@@ -282,6 +283,7 @@ void expiry_judge(struct expiry *end)
                   end->state.why.text);
     } else if (deadline_passed(end->state.deadline)) {
         is_over_now(end);
-        say_error(end->out, "the lease had ended by the time dlock saw %s end", end->worker.name);
+        say_error(end->out, "the lease had already ended when dlock saw that %s had ended",
+                  end->worker.name);
     }
 }

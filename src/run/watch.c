@@ -149,7 +149,7 @@ static bool has_note(struct watch *watch, struct errmsg *note)
         watch->said_cannot = true;
         errmsg_set(
             note,
-            "the store cannot report changes to the lock (%s); dlock checks the lock every %s",
+            "the backend cannot report changes to the lock (%s); dlock checks the lock every %s",
             cannot, duration_format(look_interval(watch), every, sizeof every));
         return true;
     }

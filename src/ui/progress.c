@@ -324,7 +324,7 @@ void progress_say_uncalled(struct progress *view, const char *cannot)
     if (view->out->verbosity < 1)
         return;
     progress_hide(view);
-    say_verbose(view->out, "the store cannot notify waiters (%s); dlock polls the lock", cannot);
+    say_verbose(view->out, "the backend cannot notify waiters (%s); dlock polls the lock", cannot);
 }
 
 void progress_hide(struct progress *view)

@@ -16,7 +16,7 @@ enum failure {
     FAIL_TIMEOUT,
     FAIL_DONE, /* a run has already succeeded within the time of --once-per */
     FAIL_NOT_FOUND,
-    FAIL_MISMATCH, /* the lock is held under another token */
+    FAIL_MISMATCH, /* the lock is held under another owner token */
     FAIL_RELEASED, /* the lock was already released */
     FAIL_LOST,
     FAIL_UNAVAILABLE, /* the store cannot be used now */

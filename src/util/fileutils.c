@@ -128,7 +128,7 @@ static bool read_from(struct secret *secret, int fd, mode_t mode, const char *pa
     if (!S_ISREG(mode) && !S_ISFIFO(mode))
         return unusable(path, "neither a regular file nor a pipe", why);
     if ((mode & S_IROTH) != 0)
-        return unusable(path, "others can read this secret; use chmod o=", why);
+        return unusable(path, "other users can read this secret; use chmod o=", why);
     if (!read_all(secret, fd))
         return unusable(
             path, errno == ETIMEDOUT ? "the pipe was not closed within 30s" : strerror(errno), why);

@@ -270,7 +270,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --release --owner=me job
     run dlock -n job echo mine
     equals "$output" mine
-    wait_until 10 grep -q 'released with the owner token' "$T/err"
+    wait_until 10 grep -q 'the lock was released with its owner token' "$T/err"
     touch "$T/go"
     status=0
     wait $! || status=$?

@@ -457,7 +457,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     end_script
     kill -CONT "$guard"
     wait_until 5 is_unguarded
-    grep -qE 'the lease had ended by the time dlock saw job .* end|the lock was lost before job' "$T/err"
+    grep -qE 'the lease had already ended when dlock saw that job .* had ended|the lock was lost before job' "$T/err"
 }
 
 @test "the guard is killed: nothing stops the script, and the lock expires" {

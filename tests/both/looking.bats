@@ -54,7 +54,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$status $output" '0 '
     fails_with 64 'the lock name is empty' dlock --status held ''
     fails_with 64 'unknown option' dlock --status held free --nosuch
-    fails_with 64 'with --lock-file there is no NAME' dlock --status held free --lock-file=x a b --
+    fails_with 64 '--lock-file takes no NAME' dlock --status held free --lock-file=x a b --
 }
 
 @test "reading a lock's state never acquires it, is not counted, and blocks nobody" {

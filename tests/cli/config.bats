@@ -220,7 +220,7 @@ waits_as() {
 @test "a file with a password that others can read is refused" {
     echo 'redis = redis://user:secret@localhost/' >"$CONF"
     chmod 644 "$CONF"
-    fails_with 78 "$CONF:1: redis: the value has a password, but others can read this file" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: redis: the value has a password, but other users can read this file" dlock job touch "$T/ran"
     [[ $output != *secret* ]]
     chmod 640 "$CONF"
     run dlock --backend=file job true
@@ -269,7 +269,7 @@ waits_as() {
     cd "$T"
     for name in lock-dir lock-file; do
         printf 'backend = file\n%s = here\n' "$name" >"$CONF"
-        DLOCK_LOCK_DIR='' fails_with 78 "$CONF:2: $name: 'here': a relative path is a different lock" dlock job touch "$T/ran"
+        DLOCK_LOCK_DIR='' fails_with 78 "$CONF:2: $name: 'here': a relative path would be a different lock" dlock job touch "$T/ran"
     done
     echo 'backend = file' >"$CONF"
     DLOCK_LOCK_DIR=here fails_with 78 "DLOCK_LOCK_DIR: 'here'" dlock job touch "$T/ran"

@@ -151,7 +151,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^redis name ok: localhost is .*127\.0\.0\.1.* \([0-9.]+ ms\)' -r "redis://localhost:$port"
     says '^redis tls ok: not used; the connection does not leave this host'
     says "^redis topology ok: one server: localhost, port $port"
-    LD_PRELOAD=$HELPERS/fault_resolver.so finds 69 '^redis name fail: the name localhost was not resolved in time' \
+    LD_PRELOAD=$HELPERS/fault_resolver.so finds 69 '^redis name fail: the host name localhost was not resolved in time' \
         -r "redis://localhost:$port" --connect-timeout=300ms
 }
 

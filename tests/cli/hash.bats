@@ -147,12 +147,12 @@ secret() {
     run "${dlock[@]}" --secret-file="$file" job echo ran
     equals "$output" ran
     chmod 604 "$T/secret"
-    fails_with 78 "--secret-file: $T/secret: others can read this secret" \
+    fails_with 78 "--secret-file: $T/secret: other users can read this secret" \
         "${dlock[@]}" --secret-file="$T/secret" job touch "$T/ran"
     local action
     for action in --acquire --status --wait-until-free --force-release '--release --owner=x'; do
         # shellcheck disable=SC2086
-        fails_with 78 'others can read this secret' "${dlock[@]}" --secret-file="$T/secret" $action job
+        fails_with 78 'other users can read this secret' "${dlock[@]}" --secret-file="$T/secret" $action job
     done
     [ ! -e "$T/ran" ]
     [ ! -e "$T/locks/dlock:job.lock" ]

@@ -407,7 +407,7 @@ print(shlex.join(box['command'] + box['args']).replace('/usr/local/bin/', ''))" 
     sh -c "$words"
     ran mirror
     chmod 644 run/..1/password
-    fails_with 78 'others can read this secret' sh -c "$words"
+    fails_with 78 'other users can read this secret' sh -c "$words"
 }
 
 @test "a resource that refuses late writers: the lines write to it" {

@@ -831,9 +831,9 @@ P
     fails_with 0 "^$file$" dlock --lock-file="$file" -c 'echo $DLOCK_NAME'
     fails_with 0 '^job$' dlock --lock-file="$file" --name=job -- sh -c 'echo $DLOCK_NAME'
     fails_with 0 "^$file ran$" dlock --lock-file="$file" env WORD=ran sh -c 'echo "$DLOCK_NAME $WORD"'
-    fails_with 64 "'job': with --lock-file there is no NAME; --name=job" dlock --lock-file="$file" job -- touch "$T/ran"
-    fails_with 64 "'job': with --lock-file there is no NAME; --name=job" dlock job --lock-file="$file" touch "$T/ran"
-    fails_with 127 'with --lock-file there is no NAME; --name=nosuchjob' dlock --lock-file="$file" nosuchjob touch "$T/ran"
+    fails_with 64 "'job': --lock-file takes no NAME; use --name=job" dlock --lock-file="$file" job -- touch "$T/ran"
+    fails_with 64 "'job': --lock-file takes no NAME; use --name=job" dlock job --lock-file="$file" touch "$T/ran"
+    fails_with 127 '--lock-file takes no NAME; use --name=nosuchjob' dlock --lock-file="$file" nosuchjob touch "$T/ran"
     fails_with 1 "^$file: free" dlock --status --lock-file="$file"
     fails_with 64 'no command given' dlock --lock-file="$file" --
     fails_with 64 "--lock-file: '': the path is empty" dlock --lock-file= -- touch "$T/ran"

@@ -383,7 +383,7 @@ far() {
     on 3 set dlock:job another
     ends_with 124 "$HOLDER"
     within 2000 "$start" # the next check is after ten seconds
-    grep -qE '2 of 3 servers do not grant the lock: .*(1|2).sock' "$T/held.err"
+    grep -qE '2 of 3 servers did not grant the lock: .*(1|2).sock' "$T/held.err"
     wait_until 5 is_free_on 2
     is_free_on 1
     equals "$(on 3 get dlock:job)" another
@@ -395,7 +395,7 @@ is_stopped() {
     wait_until 10 gone "$(cat "$T/held")"
     within 2000 "$start" # the next check is after ten seconds
     ends_with 124 "$HOLDER"
-    grep -qE '2 of 3 servers do not grant the lock: .*2.sock.* is gone; .*3.sock' "$T/held.err"
+    grep -qE '2 of 3 servers did not grant the lock: .*2.sock.* is gone; .*3.sock' "$T/held.err"
     is_free_on 1
 }
 
@@ -766,7 +766,7 @@ asked_twice() {
     [ "$(on 2 pttl dlock:job)" -gt 90000 ]
     dlock --extend --owner="$token" --ttl=20 job
     [ "$(on 2 pttl dlock:job)" -le 20000 ]
-    fails_with 2 'held under another token' dlock --release --owner=wrong job
+    fails_with 2 'held under another owner token' dlock --release --owner=wrong job
     stop_redis 2
     fails_with 69 'cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 2
@@ -775,8 +775,8 @@ asked_twice() {
     fails_with 69 '1 of 3 servers cannot be reached' dlock --extend --owner="$token" --retry-for=0 job
     serve 3
     wait_until 20 redis_answers 3
-    fails_with 1 '2 of 3 servers do not grant the lock: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
-    fails_with 1 '2 of 3 servers do not grant the lock' dlock --extend --owner="$token" --ttl=2h job
+    fails_with 1 '2 of 3 servers did not grant the lock: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
+    fails_with 1 '2 of 3 servers did not grant the lock' dlock --extend --owner="$token" --ttl=2h job
     # What a minority still holds ends when it would have ended anyway.
     [ "$(on 1 pttl dlock:job)" -le 100000 ]
 }
@@ -837,7 +837,7 @@ released_on() {
     on 2 flushall
     wait_until 10 gone "$(cat "$T/held")"
     ends_with 124 "$HOLDER"
-    grep -q '2 of 3 servers do not grant the lock' "$T/held.err"
+    grep -q '2 of 3 servers did not grant the lock' "$T/held.err"
     not grep -q 'keeps running' "$T/held.err"
 }
 
@@ -850,7 +850,7 @@ released_on() {
     kill -0 "$HOLDER"
     not grep -q 'keeps running' "$T/held.err"
     dlock -r "$(url 3)" --release --owner=mine job
-    wait_until 10 grep -q 'released with the owner token' "$T/held.err"
+    wait_until 10 grep -q 'the lock was released with its owner token' "$T/held.err"
     end_hold
     ends_with 0 "$HOLDER"
 }

@@ -545,7 +545,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     hold_lock "$lock" -t 3s --grace=1s
     kill -KILL "$(cat "$BATS_FILE_TMPDIR/node4/pid")"
     wait_until 5 not node_is 4 PONG ping
-    fails_with 69 'the key is on this node, but Connection refused|node .*: Connection refused' \
+    fails_with 69 'the key is on this node, which cannot be used: Connection refused|node .*: Connection refused' \
         dlock --retry-for=0 "$lock" touch "$T/ran"
     # Another test may have killed its node as well, and that node may be found first.
     fails_with 69 "redis\+cluster://(127.0.0.1:${PORT[4]}|[a-z0-9.]*:${PORT[6]}): node .*: Connection refused" dlock --retry-for=0 --list
@@ -585,7 +585,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
     slot=$(slot job)
     for kind in MOVED ASK; do
         fake_nodes "$kind $slot 127.0.0.1:@2" "$kind $slot :@1"
-        fails_with 69 "redirected 16 times, last by: $kind $slot" \
+        fails_with 69 "redirected 16 times, the last time by: $kind $slot" \
             dlock -n -r "redis+cluster://127.0.0.1:${FAKE[0]}" --retry-for=0 job touch "$T/ran"
         equals "$(grep -c . "$T/scripts")" 17
         end_fakes
@@ -621,7 +621,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
         fake_nodes "$error" "MOVED $slot 127.0.0.1:@1" # the redirection is not believed while that node is down
         run dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${PORT[1]}" "$lock" echo ran
         equals "$status $output" '0 ran'
-        fails_with 69 "node 127.0.0.1:${FAKE[0]}: (the key is on this node, but )?the server answered: $error; tried [2-9]" \
+        fails_with 69 "node 127.0.0.1:${FAKE[0]}: (the key is on this node, which cannot be used: )?the server answered: $error; tried [2-9]" \
             dlock -r "redis+cluster://127.0.0.1:${FAKE[0]},127.0.0.1:${FAKE[1]}" --retry-for=500ms "$lock" touch "$T/ran"
         end_fakes
     done

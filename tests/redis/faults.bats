@@ -444,10 +444,10 @@ P
 }
 
 @test "a host name that cannot be resolved, or not in time: exit 69" {
-    fails_with 69 'the name no-such-host.invalid cannot be resolved|was not resolved in time' \
+    fails_with 69 'the host name no-such-host.invalid cannot be resolved|was not resolved in time' \
         dlock -r redis://no-such-host.invalid --retry-for=0 job touch "$T/ran"
     local start=$(now)
-    LD_PRELOAD=$HELPERS/fault_resolver.so fails_with 69 'the name localhost was not resolved in time' \
+    LD_PRELOAD=$HELPERS/fault_resolver.so fails_with 69 'the host name localhost was not resolved in time' \
         dlock -r redis://localhost --connect-timeout=300ms --retry-for=0 job touch "$T/ran"
     within 2000 "$start"
     [ ! -e "$T/ran" ]

@@ -57,8 +57,8 @@ takes() {
     equals "$(REDISCLI_AUTH=$PASSWORD dlock -r "unix://bob@$T/redis.sock" job -- redis-cli -s "$T/redis.sock" --user bob --pass "$PASSWORD" \
         --no-auth-warning client list | grep -c 'name=dlock .*user=bob')" 1
     fails_with 77 'refuses the user nobody with the password from ' dlock -r "unix://nobody@$T/redis.sock" --password-file="$T/good" job true
-    fails_with 64 '--redis: a user is given, but no password; .*--password-file' dlock -r "unix://bob@$T/redis.sock" job true
-    DLOCK_REDIS=redis://bob@localhost fails_with 78 'DLOCK_REDIS: a user is given, but no password' dlock job true
+    fails_with 64 '--redis: the URL has a user, but no password; .*--password-file' dlock -r "unix://bob@$T/redis.sock" job true
+    DLOCK_REDIS=redis://bob@localhost fails_with 78 'DLOCK_REDIS: the URL has a user, but no password' dlock job true
     fails_with 64 '--redis: the password is empty' dlock -r "unix://bob:@$T/redis.sock" job true
     password_file wrong wrong
     mkdir -p "$T/home/.config/dlock"
@@ -120,7 +120,7 @@ takes() {
     refused 78 'No such file'
     password_file word "$PASSWORD"
     chmod 604 "$T/word"
-    refused 78 'others can read this secret; use chmod o='
+    refused 78 'other users can read this secret; use chmod o='
     chmod 600 "$T/word"
     password_file word ''
     refused 78 'the file is empty'
@@ -287,7 +287,7 @@ passes_on() {
     # The password is only on the command line.
     local reason='a password on the command line of the dlock around it is not passed on'
     fails_with 77 "NOAUTH .*$reason" dlock -r "unix://:$PASSWORD@$T/redis.sock" job -- dlock --extend
-    fails_with 78 "DLOCK_HELD: redis: a user is given, but no password; .*$reason" dlock -r "$with" job -- dlock --extend
+    fails_with 78 "DLOCK_HELD: redis: the URL has a user, but no password; .*$reason" dlock -r "$with" job -- dlock --extend
     fails_with 0 "job: cannot check the lock that dlock runs under: .*$reason" \
         dlock -r "$with" job -- dlock --backend=auto --lock-dir="$T/locks" job true
     # The inner dlock is given the password.

@@ -400,7 +400,7 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     start_redis redis --port "$port" --bind '127.0.0.1 -::1'
     LD_PRELOAD=$HELPERS/fault_resolver_again.so run dlock -v -r "redis://localhost:$port" job echo ran
     equals "$status" 0
-    grep -q 'the name localhost cannot be resolved: Temporary failure' <<<"$output"
+    grep -q 'the host name localhost cannot be resolved: Temporary failure' <<<"$output"
     grep -qx ran <<<"$output"
     is_free
     LD_PRELOAD=$HELPERS/fault_resolver_again.so fails_with 69 'cannot be resolved: Temporary failure.*; tried once' \

@@ -111,7 +111,7 @@ fail_over() {
     local url=redis+sentinel://:secret@127.0.0.1:$S/prime
     fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH.*; use --sentinel-password-file" dlock -r "$url" job touch "$T/ran"
     chmod 644 "$T/password"
-    fails_with 78 'others can read this secret' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    fails_with 78 'other users can read this secret' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     chmod 600 "$T/password"
     run dlock -r "$url" --sentinel-password-file="$T/password" job echo in
     equals "$status $output" '0 in'

@@ -232,9 +232,9 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     make_certificate expired ca DNS:localhost 0 # it ends as it starts: openssl 3.5 does not accept -1
     show_certificate other
     local start=$(now)
-    fails_with 77 "$URL/0: the server certificate is not for the name localhost; the command was not run" \
+    fails_with 77 "$URL/0: the server certificate is not for the host name localhost; the command was not run" \
         dlock -r "$URL" job touch "$T/ran"
-    fails_with 77 'is not for the name 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
+    fails_with 77 'is not for the host name 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
     within 5000 "$start" # an outage is retried for ten seconds
     show_certificate expired
     fails_with 77 'the server certificate or an issuer certificate has expired' dlock -r "$URL" job touch "$T/ran"
@@ -259,11 +259,11 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
         equals "$status $output" '0 ran'
     done
     for host in a.b.locks.example locks.example abc.part.example 127.1; do
-        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 "is not for the name $host" \
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 "is not for the host name $host" \
             dlock -r "rediss://$host:$PORT" job touch "$T/ran"
     done
     for host in .example .locks.example '*.locks.example' %x other.example%x .; do
-        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 'is not a name that a certificate can have' \
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 'is not a host name that a certificate can contain' \
             dlock -r "rediss://$host:$PORT" job touch "$T/ran"
     done
     [ ! -e "$T/ran" ]
@@ -286,7 +286,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     show_certificate stranger
     fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
     # A certificate that is itself trusted must still be for this host.
-    fails_with 77 'is not for the name' dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
+    fails_with 77 'is not for the host name' dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
     within 5000 "$start" # an outage is retried for ten seconds
     [ ! -e "$T/ran" ]
 }
@@ -351,11 +351,11 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     rm "$HOME/.config/dlock/dlock.conf"
     fails_with 64 '--client-key has no effect: a key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
     fails_with 78 "--client-cert: $T/empty: the file has no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true
-    fails_with 78 "--client-cert: $cert: .*others can read this private key|--client-cert: $cert: the file has no private key" dlock -r "$url" --client-cert="$cert" job true
+    fails_with 78 "--client-cert: $cert: .*other users can read this private key|--client-cert: $cert: the file has no private key" dlock -r "$url" --client-cert="$cert" job true
     fails_with 78 "--client-key: $CERTS/ca.key: this key does not match the certificate" \
         dlock -r "$url" --client-cert="$cert" --client-key="$CERTS/ca.key" job true
     cp "$key" "$T/open.key" && chmod 644 "$T/open.key"
-    fails_with 78 "--client-key: $T/open.key: others can read this private key" \
+    fails_with 78 "--client-key: $T/open.key: other users can read this private key" \
         dlock -r "$url" --client-cert="$cert" --client-key="$T/open.key" job true
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
     fails_with 78 "--client-key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --client-cert="$cert" --client-key="$T/locked.key" job true </dev/null

@@ -163,7 +163,7 @@ E
         hold_armed -r "$URL"
         # shellcheck disable=SC2086
         stops_it redis $command
-        grep -q 'the lock is lost: .*the key dlock:job \(is gone\|is held under another token\); stopping' "$T/held.err"
+        grep -q 'the lock is lost: .*the key dlock:job \(is gone\|is held under another owner token\); stopping' "$T/held.err"
     done
 }
 
@@ -242,7 +242,7 @@ E
     HOLDER=$!
     echo "$HOLDER" >"$T/holder.pid"
     ended_within 0 "$start"
-    grep -q 'the key dlock:job is held under another token' "$T/held.err"
+    grep -q 'the key dlock:job is held under another owner token' "$T/held.err"
 }
 
 # --- a lock that nobody touches ----------------------------------------------
@@ -356,7 +356,7 @@ checks_instead() {
     rm -f "$T/held"
     redis flushall
     hold_lock job -v -r "$1" -t 10s
-    wait_until 10 grep -qE "the store cannot report changes to the lock \($2.*\); dlock checks the lock every 1s" "$T/held.err"
+    wait_until 10 grep -qE "the backend cannot report changes to the lock \($2.*\); dlock checks the lock every 1s" "$T/held.err"
     local before
     before=$(calls evalsha)
     wait_until 10 more_calls evalsha $((before + 1))

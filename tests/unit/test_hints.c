@@ -199,7 +199,8 @@ TEST(test_missing_command)
         {"help", "no command given; did you mean dlock --help?"},
         {"version", "did you mean dlock --version?"},
         {"list", "did you mean dlock --list?"},
-        {"status", "did you mean dlock --status? (to lock that name: dlock status -- COMMAND)"},
+        {"status",
+         "did you mean dlock --status? (for a lock of that name: dlock status -- COMMAND)"},
         {"touch%20ran",
          "no command given; 'touch ran' was taken as the lock's name; use dlock NAME -- "
          "COMMAND, or dlock NAME -c"},
@@ -207,7 +208,7 @@ TEST(test_missing_command)
         {"-n 200", "dlock cannot lock file descriptors"},
         {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
         {"ttl", "no command given; usage:"}, /* not an action */
-        {"unlock", "did you mean dlock --release? (to lock that name: dlock unlock -- "},
+        {"unlock", "did you mean dlock --release? (for a lock of that name: dlock unlock -- "},
         {"wait-free", "did you mean dlock --wait-until-free?"},
         {"signal", "no command given; usage:"}, /* means an option, but not an action */
     };
@@ -229,7 +230,7 @@ TEST(test_not_a_command)
                     "dlock --lock-file=PATH sh"},
         {"job nosuchcommand", ""},
         {"--lock-file=/bin/sh nosuchcommand", ""},
-        {"--lock-file=/f job true", "; with --lock-file there is no NAME; --name=job names the "
+        {"--lock-file=/f job true", "; --lock-file takes no NAME; use --name=job to name the "
                                     "lock in messages"},
         {"status job x", ""},
         {"job -c nosuchcommand", ""},

@@ -115,7 +115,7 @@ TEST(test_verdict)
         {"none answers", "UUU", "+++", false, LOCK_UNAVAILABLE, "3 of 3"},
         {"the same, cut short by the caller", "OUU", "+++", true, LOCK_CANCELLED, ""},
         {"two have lost it", "OGG", "+++", false, LOCK_GONE,
-         "2 of 3 servers do not grant the lock: server 2; server 3"},
+         "2 of 3 servers did not grant the lock: server 2; server 3"},
         {"all have lost it", "GGG", "+++", false, LOCK_GONE, "3 of 3"},
         {"one is another's", "OGF", "+++", false, LOCK_FOREIGN, "2 of 3"},
         {"two are others'", "OFF", "+++", false, LOCK_FOREIGN, "2 of 3"},

@@ -183,7 +183,7 @@ static enum lock_result look_at_own(struct dir_backend *backend, const struct le
         (void)is_forced(&backend->store, lease, why);
     if (result != LOCK_OK || !*known || ours)
         return result;
-    return errmsg_fail(why, LOCK_FOREIGN, "the lock file %s is held under another token",
+    return errmsg_fail(why, LOCK_FOREIGN, "the lock file %s is held under another owner token",
                        file->path);
 }
 

@@ -242,7 +242,7 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
     if (last < INT64_MAX)
         return LOCK_OK;
     return errmsg_fail(why, LOCK_CANT_CREATE,
-                       "the fence in the lock directory has reached its maximum");
+                       "the fencing token in the lock directory has reached its maximum");
 }
 
 /* True if the page with this number, counted from the end of the entries, is allocated. With
@@ -467,7 +467,7 @@ enum lock_result entry_outcome(const struct memory_entry *entry, const struct le
     if (entry_has_ended(entry, lease->token, lease->take_id, by))
         lock_forced(why, by);
     else
-        errmsg_set(why, others ? "the lock is held under another token" : "the lock is free");
+        errmsg_set(why, others ? "the lock is held under another owner token" : "the lock is free");
     return others ? LOCK_FOREIGN : LOCK_GONE;
 }
 

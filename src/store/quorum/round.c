@@ -356,7 +356,7 @@ static enum lock_result loss(const struct quorum *quorum, member_set may_have, i
     int ended = 0;
     int past = 0;
     const char *before = ": ";
-    errmsg_set(why, "%d of %d servers do not grant the lock", missing, quorum->count);
+    errmsg_set(why, "%d of %d servers did not grant the lock", missing, quorum->count);
     FOR_MEMBERS (member, quorum) {
         bool had = (may_have & member->bit) != 0;
         if (member->result == LOCK_OK || (had && !lock_is_past(member->result)))

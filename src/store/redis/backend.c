@@ -31,7 +31,7 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
                                  : "");
     }
     if (other)
-        return errmsg_fail(why, LOCK_FOREIGN, "the key %s is held under another token", key);
+        return errmsg_fail(why, LOCK_FOREIGN, "the key %s is held under another owner token", key);
     if (redis_reply_is(reply, "released", 2))
         return errmsg_fail(why, LOCK_RELEASED, "already released");
     return LOCK_OK;

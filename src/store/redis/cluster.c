@@ -283,20 +283,21 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     redis_conn_close(conn); /* even if the redirection leads to the same address, because a proxy
                              * there may now lead to another node */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
-        errmsg_set(why, "unknown redirection: %.300s", error);
+        errmsg_set(why, "the server sent an unknown redirection: %.300s", error);
         redis_endpoint_blame(&here, "node", why);
         return LOCK_UNAVAILABLE;
     }
     bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
     if (late || detour->redirections == REDIRECTIONS_MOST) {
-        errmsg_set(why, "redirected %d times%s, last by: %.300s", detour->redirections,
-                   late ? " until time ran out" : "", error);
+        errmsg_set(why, "the request was redirected %d times%s, the last time by: %.300s",
+                   detour->redirections, late ? " until time ran out" : "", error);
         redis_endpoint_blame(&here, "node", why);
         return LOCK_UNAVAILABLE;
     }
     int place = find_node(cluster, &at);
     if (rests(&cluster->nodes[place])) {
-        errmsg_set(why, "the key is on this node, but %s", cluster->nodes[place].reason);
+        errmsg_set(why, "the key is on this node, which cannot be used: %s",
+                   cluster->nodes[place].reason);
         redis_endpoint_blame(&at, "node", why);
         return LOCK_UNAVAILABLE;
     }
