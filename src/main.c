@@ -31,8 +31,9 @@ static int print_short_usage(void)
 
 /* Opens /dev/null in place of each closed standard descriptor. Otherwise the next file or socket
  * that dlock opens would get that number, and receive output that is meant for stdout or stderr.
- * The replacement permits no more than a closed descriptor: stdin cannot be read, stdout and stderr
- * cannot be written. It is close-on-exec, so the command finds the descriptor closed, as before. */
+ * The replacement permits no more than a closed descriptor does: dlock cannot read stdin, and
+ * cannot write to stdout or stderr. It is close-on-exec, so the command finds the descriptor
+ * closed, as before. */
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -69,8 +70,8 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
      * (process/signals.c), and restores the signal mask for the command. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    /* These warnings are printed only once: a dlock that runs under another lock leaves them to the
-     * outer dlock. --doctor shows them in its table. */
+    /* A dlock that runs under another lock leaves these warnings to the outer dlock, so that they
+     * are printed only once. --doctor shows them in its table. */
     if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL) {
         config_unknown_variables(warn_of_variable, out);
         options_unused(options, tell_of_unused, out);
@@ -99,10 +100,10 @@ static NOT_INLINED int main_act(const struct options *options, struct messages *
     return action_help(options);
 }
 
-/* True if dlock may have rights from the capabilities of its file. AT_SECURE alone does not prove
- * that: the kernel also sets it for a service that SELinux starts in a separate domain, which gives
- * the service no extra rights. If AT_SECURE is set and the capabilities of the file cannot be read
- * (no /proc), assumes that the file has some. */
+/* True if file capabilities may have given dlock extra rights. AT_SECURE alone does not prove that:
+ * the kernel also sets it for a service that SELinux starts in a separate domain, which gives the
+ * service no extra rights. If AT_SECURE is set and the file's capabilities cannot be read because
+ * /proc is missing, assumes that the file has capabilities. */
 static bool may_have_file_capabilities(void)
 {
     return getauxval(AT_SECURE) != 0 &&
@@ -111,8 +112,8 @@ static bool may_have_file_capabilities(void)
 }
 
 /* True with *why set if this process has rights that its caller does not have, or if dlock cannot
- * tell. dlock runs any command, reads configuration and writes files that the environment names, so
- * it would give such rights to every user of the host. */
+ * tell. dlock runs any command, and it reads and writes files that the environment names. So it
+ * would give such rights to every user of the host. */
 static bool has_borrowed_rights(struct errmsg *why)
 {
     uid_t user, effective_user, saved_user;

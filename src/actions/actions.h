@@ -14,7 +14,7 @@ int action_acquire(const struct options *options, struct messages *out);
 int action_extend(const struct options *options, struct messages *out);
 int action_release(const struct options *options, struct messages *out);
 int action_force_release(const struct options *options, struct messages *out);
-int action_pause(const struct options *options, struct messages *out); /* and --resume */
+int action_pause(const struct options *options, struct messages *out); /* also does --resume */
 
 /* Takes a lock for the life of another process, by default the calling script. A guard process
  * stays behind, and holds and watches the lock. */

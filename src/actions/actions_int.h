@@ -39,13 +39,13 @@ enum lock_result backend_open(struct backend **backend, const struct options *op
 enum lock_result backend_open_fallback(struct backend **backend, const char *lock_dir,
                                        struct errmsg *why);
 
-/* Like backend_choose(), but for the lock of an outer dlock: opens a store of this kind ("redis" or
- * "file"), whatever --backend says, and prints no warning. */
+/* Like backend_choose(), but for the lock of an outer dlock: opens a store of the given kind
+ * ("redis" or "file"), whatever --backend says, and prints no warning. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);
 
-/* Makes the options with which dlock finds the lock of this line of DLOCK_HELD (see
- * options_under()). Returns LOCK_GONE if the options name a different lock, or if the command line
+/* Makes the options with which dlock finds the lock of `held`, a line of DLOCK_HELD (see
+ * options_under()). Returns LOCK_GONE if `options` names a different lock, or if the command line
  * requests a different kind of store. Otherwise returns LOCK_OK, or a failure with *why set. Call
  * options_under_free() in every case. */
 enum lock_result options_of_held(struct options **under, const struct options *options,
@@ -88,17 +88,17 @@ struct expiry_plan plan_expiry(const struct options *options);
 /* A lock that an action works on, and its store. */
 struct target {
     const struct options *options;
-    struct options *under; /* of a lock that this process runs under; NULL: none */
+    struct options *under; /* options for the lock, if this process runs under it; else NULL */
     bool inside;           /* the store confirms that this process runs under the lock */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
-    char name[LOCK_KEY_SIZE]; /* of the lock that was found, if the options give no name */
+    char name[LOCK_KEY_SIZE]; /* of the lock found, if the options give no name */
     char token[TOKEN_SIZE];   /* "": look it up in the store */
     char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
     struct duration hold_left; /* the rest of --hold-at-least */
-    struct deadline ended_at;  /* end of the lease before it is extended; 0: unknown */
+    struct deadline ended_at;  /* when the lease would end without --extend; 0: unknown */
     enum extend_how how;
     struct deadline until;   /* when one look must end */
     struct lock_state state; /* from the last look; for --force-release, from before the release */
@@ -113,8 +113,8 @@ struct target *target_open(bool (*find)(struct target *, int *status),
                            const struct options *options, struct messages *out, int *status);
 void target_close(struct target *target);
 
-/* Finds the lock by the name in the options. For --list, finds the store and the beginning of all
- * keys. */
+/* Finds the lock by the name in the options. For --list, finds the store, and the text that all
+ * keys begin with. */
 bool target_by_name(struct target *target, int *status);
 
 /* Looks at the lock and fills in target->state, which the caller frees. Gives up at the time

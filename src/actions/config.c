@@ -94,7 +94,7 @@ static const char *urls_shown(const char *text, char *shown, size_t size)
 
 /* True if a line of dlock.conf(5) can set the value. In a file, dlock strips white space around a
  * value, and a semicolon after white space begins a comment. dlock prints control characters as
- * escapes, but does not read escapes. dlock refuses a relative path of a lock in a file, because
+ * escapes, but does not read escapes. In a file, dlock refuses a relative path of a lock, because
  * the path would name a different lock in each directory. */
 static bool fits_file(enum option_id id, const char *value)
 {

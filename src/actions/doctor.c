@@ -21,7 +21,7 @@ static const struct duration trial_ttl = {30 * NS_PER_S};
 struct doctor {
     const struct options *options;
     struct findings findings;
-    struct bound bound; /* for the whole action; each request has its own limit as well */
+    struct bound bound; /* limits the whole action; each request has its own limit as well */
     /* The lock for the trial. Its name is random, so no user has a lock of that name. */
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];

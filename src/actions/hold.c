@@ -34,8 +34,8 @@ static void token_file_drop(struct token_file *file)
     (void)!unlink(file->temporary);
 }
 
-/* Creates the file beside `path`. Only the file's owner can read it. After LOCK_OK, call
- * token_file_keep() or token_file_drop(). */
+/* Creates the file under its temporary name, in the directory of `path`. Only the file's owner can
+ * read it. After LOCK_OK, call token_file_keep() or token_file_drop(). */
 static enum lock_result token_file_make(struct token_file *file, const char *path,
                                         const char *token, struct errmsg *why)
 {
@@ -147,7 +147,7 @@ struct attach {
     int cancel_fd; /* -1: not open */
 };
 
-/* Makes the wait for the lock end when a signal arrives, or when the process that the lock is for
+/* Arranges that the wait for the lock ends when a signal arrives, or when the target process
  * ends. */
 static bool cancel_with_target(struct attach *attach, int *status)
 {
@@ -170,7 +170,8 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
     return flushed(attach->out, STATUS_OK);
 }
 
-/* Called if the target already runs under the lock. There is nothing to acquire or to guard. */
+/* Called if the target process already runs under the lock. There is nothing to acquire or to
+ * guard. */
 static int leave_to_outer(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;
@@ -201,8 +202,8 @@ static bool paths_are_relative(const struct options *options)
     return false;
 }
 
-/* Hands the acquired lock over to a guard process. This process then exits without any cleaning up,
- * because the guard process still uses the lock. */
+/* Hands the acquired lock over to a guard process. The calling process then exits without cleaning
+ * up, because the guard process still uses the lock. */
 static int attach_to(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;

@@ -24,8 +24,8 @@ enum { NONE_STATUS = 1 };
 
 /* --- wait-until-free ----------------------------------------------------- */
 
-/* The longest interval between two looks at the lock by --wait-until-free, which gets no
- * notifications. */
+/* --wait-until-free gets no notifications, so it looks at the lock again after this time at the
+ * latest. */
 static const struct duration look_most = {1 * NS_PER_S};
 
 /* Returns the first holder. If the lock has several, dlock shows only this one. */
@@ -103,9 +103,10 @@ static bool held_by_ancestor(const struct target *target)
                                                target->key, &outer, bound);
 }
 
-/* Looks at the lock. Repeats the look while the store does not answer, but not after the wait has
- * ended. A look may always take a second, as an attempt to acquire a lock may. With -n, only the
- * time limit of the connection applies to a look. */
+/* Looks at the lock. While the store does not answer, repeats the look until --retry-for is over or
+ * the wait has ended. If the wait has less than a second left, the look still gets a full second,
+ * as an attempt to acquire a lock does. With -n, dlock looks only once, limited only by the
+ * connection's own time limit. */
 static enum lock_result look_within(struct target *target, struct deadline end, struct errmsg *why)
 {
     const struct options *options = target->options;
@@ -276,9 +277,9 @@ static NOT_INLINED void print_current(const struct target *target)
     json_line_end(&json);
 }
 
-/* Prints the lock of this line of DLOCK_HELD, if that lock is held. Returns LOCK_OK if the lock is
- * held, and LOCK_GONE if not. After any other result, the failure has been reported, and *status is
- * the exit status. */
+/* Prints the lock of `held`, a line of DLOCK_HELD, if that lock is held. Returns LOCK_OK if the
+ * lock is held, and LOCK_GONE if not. After any other result, the failure has been reported, and
+ * *status is the exit status. */
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {

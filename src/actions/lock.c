@@ -109,8 +109,8 @@ static int act(const struct options *options, struct messages *out,
     return status;
 }
 
-/* Starts a JSON object with the members that several actions print, and with a member that has the
- * name `answer` and this value. */
+/* Starts a JSON object with the members that several actions print, and adds a member whose name is
+ * `answer` and whose value is `value`. */
 static struct json json_begin_answer(const struct target *target, const char *answer, bool value)
 {
     struct json json = json_line_begin(stdout);
@@ -316,10 +316,10 @@ static bool names_owner(const struct target *target)
     return target->token[0] != '\0' && target->options->name != NULL;
 }
 
-/* Returns the innermost lock that this process runs under and that has the given name and token;
- * NULL: none. An attached lock that has ended counts only if no lock in force is attached to the
- * same process. It then counts before all locks further out, because a second --release is not
- * meant for those. */
+/* Returns the innermost lock that this process runs under and that has the given name and token, or
+ * NULL if there is none. If an attached lock has ended, a lock in force that is attached to the
+ * same process counts instead. If there is no such lock, the ended lock counts rather than a lock
+ * further out, because a second --release must not release the latter. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
@@ -454,7 +454,7 @@ static bool find_lease(struct target *target, int *status)
 }
 
 /* Reads from the store what is not yet known about the lock: its token (unless one was given), its
- * original TTL, its fence, the end of its lease, and the rest of --hold-at-least. */
+ * original TTL, its fencing token, the end of its lease, and the rest of --hold-at-least. */
 static enum lock_result look_up(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
@@ -498,8 +498,8 @@ static bool find_owner(struct target *target, int *status)
 
 /* --- extend -------------------------------------------------------------- */
 
-/* Finds the lock, and the TTL to extend it by: the --ttl of the command line or, without one, the
- * TTL with which the lock was acquired. --ttl may shorten the lease, but not below the rest of
+/* Finds the lock, and the TTL that its lease gets: the --ttl of the command line or, without one,
+ * the TTL with which the lock was acquired. --ttl may shorten the lease, but not below the rest of
  * --hold-at-least. */
 static bool find_extension(struct target *target, int *status)
 {

@@ -89,9 +89,9 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     return LOCK_INVALID;
 }
 
-/* Adds the wrong setting to *why, and sets *status. If a file cannot be used, *status is
- * STATUS_CONFIG, even if the command line names the file, because the file must be repaired on this
- * host. */
+/* Adds the name of the wrong setting to *why, and sets *status. If a file cannot be used, *status
+ * is STATUS_CONFIG, even if the command line names the file, because the file must be repaired on
+ * this host. */
 static void blame(const struct options *options, enum redis_fault fault, int *status,
                   struct errmsg *why)
 {
@@ -153,8 +153,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* Opens a store of lock files. Even then, a Redis URL may be configured, and a password in that URL
- * must not get into a core file. */
+/* Opens a store of lock files. A Redis URL may be configured nevertheless, and its password must
+ * not get into a core file. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {
@@ -167,9 +167,8 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-/* Warns that the store is a file because no Redis is configured. Warns even with -q, because hosts
- * that should exclude each other do not do so then. Warns only once, even if --status has many
- * names. */
+/* Warns that the store is a file because no Redis is configured. Warns even with -q, because a file
+ * lock does not exclude other hosts. Warns only once, even if --status has many names. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     static bool warned;
@@ -211,7 +210,8 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
 }
 
 /* If no option chooses the store (OPT_NONE), dlock uses a file because no Redis is configured, and
- * --on-degraded applies. --backend=file chooses a file explicitly. */
+ * --on-degraded applies. With --backend=file, the file was intended, and --on-degraded does not
+ * apply. */
 enum lock_result backend_open(struct backend **backend, const struct options *options,
                               const struct messages *out, int *status, struct errmsg *why)
 {
@@ -295,8 +295,8 @@ enum lock_result options_of_held(struct options **under, const struct options *o
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 
-/* True if the outer lock may replace the requested one. A lock on this host alone cannot replace a
- * lock that is configured in Redis. The lock of a --lock-file and any other lock never replace each
+/* True if the outer lock may replace the requested lock. A lock on this host alone cannot replace a
+ * lock that should be in Redis. The lock of a --lock-file and any other lock never replace each
  * other (see also ask_held()), because with --lock-file the file itself is the lock. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
@@ -373,7 +373,7 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         if (!held_next(&at, &held))
             continue;
         enum lock_result result = ask_held(&question, bound, why);
-        /* A silent store does no harm to a --lock-file, because that file cannot be locked in a
+        /* With --lock-file, a silent store does no harm, because the file cannot be locked in a
          * different store. */
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);

@@ -114,8 +114,8 @@ static struct run_end run_end_of(const struct run *run, const struct outcome *ou
 }
 
 /* If the run used more than 80 % of its TTL, says which TTL would have been enough. Is silent if an
- * earlier run in the last 36 hours also used more than 80 %. Then dlock has already given the
- * advice, and cron should not mail it every night. */
+ * earlier run in the last 36 hours also used more than 80 %, because dlock gave the advice after
+ * that run, and cron should not mail it every night. */
 static NOT_INLINED void advise_ttl(struct run *run)
 {
     static const int64_t silent_ms = INT64_C(36) * 60 * 60 * 1000;
@@ -210,8 +210,8 @@ static void write_report(struct run *run, bool taken, int status)
 
 /* --- the beginning ------------------------------------------------------- */
 
-/* Opens the heartbeat. If the command sends one WATCHDOG=1 in each interval, the lease is extended
- * before the stop signal is due. */
+/* Opens the heartbeat socket, and tells the command the interval. If the command sends one
+ * WATCHDOG=1 in each interval, the lease is extended before the stop signal is due. */
 static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;

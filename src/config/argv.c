@@ -80,8 +80,8 @@ static int add(const struct words *words, enum option_id id, const char *text)
     return added ? 0 : no_memory(words->why);
 }
 
-/* Handles a word such as --FLAG=yes or --attach=PID: it has a value, but popt was told that the
- * option has none. */
+/* Handles a word such as --FLAG=yes or --attach=PID, which has a value although popt was told that
+ * the option has none. */
 static int take_unwanted(const struct words *words, enum option_id id, const char *word,
                          const char *value)
 {
@@ -97,7 +97,7 @@ static int take_unwanted(const struct words *words, enum option_id id, const cha
     return add(words, id, value);
 }
 
-/* Handles a word that popt refuses with this error. */
+/* Handles a word that popt refuses with the given error. */
 static int take_refused(const struct words *words, const char *word, int error)
 {
     const char *name = strncmp(word, "--", 2) == 0 ? word + 2 : "";
@@ -147,7 +147,8 @@ static int take(const struct words *words, enum option_id id, const char *word, 
     return result;
 }
 
-/* Reads the options up to the first other word. Returns what argv_read() returns. */
+/* Reads the options up to the first word that is not an option. Returns what argv_read()
+ * returns. */
 static int read_with_popt(const struct words *words, poptContext context, int argc)
 {
     int id;

@@ -28,9 +28,9 @@ bool option_apply(struct options *options, enum option_id id, const char *text, 
  * value is a path too. */
 bool option_is_path(enum option_id id);
 
-/* True if this setting belongs to the store word of DLOCK_HELD (config/options.h). For a lock that
- * dlock runs under, files and variables do not count for such a setting: if the word omits the
- * setting, the default applies. */
+/* True if the first word of a lock's line in DLOCK_HELD (config/options.h) can contain this option.
+ * For a lock that dlock runs under, files and variables cannot set such an option: if the word
+ * omits the option, the default applies. */
 bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
@@ -48,10 +48,10 @@ void settings_append(struct settings *settings, struct settings *more);
 
 /* --- held_store.c ----------------------------------------------------------- */
 
-/* Adds the settings in a store word of DLOCK_HELD. `store` is the part after the "?" (`length`
- * bytes). The word has no passwords. So if its Redis URLs are otherwise the same as those in
- * `configured` (NULL: none), adds `configured` instead. Returns SETTINGS_BAD_CONFIG if the word is
- * not valid. */
+/* Adds the settings that the first word of a line in DLOCK_HELD contains. `store` is the part of
+ * that word after the "?" (`length` bytes). The word has no passwords. So if its Redis URLs differ
+ * from those in `configured` (NULL: none) only in the passwords, adds `configured` instead. Returns
+ * SETTINGS_BAD_CONFIG if the word is not valid. */
 enum settings_result held_store_read(struct settings *settings, const char *store, size_t length,
                                      const char *configured);
 
@@ -61,8 +61,8 @@ enum settings_result held_store_read(struct settings *settings, const char *stor
  * letters ("-tree" is -t ree to popt). */
 bool hints_one_dash(const char *word, struct errmsg *why);
 
-/* Sets *why for an unknown option, with the options that resemble it. Does not show the value in
- * `word`, which may be a URL with a password. */
+/* Sets *why for an unknown option, and names the options that resemble it. Does not show the value
+ * in `word`, which may be a URL with a password. */
 void hints_unknown_option(const char *word, struct errmsg *why);
 
 /* Sets *why for a command line without a command, and guesses what the user meant. */

@@ -30,12 +30,12 @@ static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 struct reading {
     struct settings *settings;
-    struct settings sections; /* in matching sections; added after all other settings */
+    struct settings sections; /* settings in matching sections; added last */
     bool skips;               /* the current section does not match the name */
     const char *name;         /* the lock's name */
     const char *path;
     bool others_can_read;
-    int line, section; /* the current line; the line where its section begins, or 0 */
+    int line, section; /* the current line, and the first line of its section (0: none) */
     struct errmsg *why;
 };
 
@@ -131,8 +131,8 @@ static enum settings_result take_line(struct reading *reading, char *line)
     return take_setting(reading, trimmed(line), trimmed(end + 1));
 }
 
-/* Like fgets(3), but returns the line's length, because the line may contain NUL bytes. 0: there
- * are no more lines. */
+/* Like fgets(3), but returns the line's length, because the line may contain NUL bytes. Returns 0
+ * if there are no more lines. */
 static size_t read_line(char *buffer, size_t size, FILE *file)
 {
     size_t length = 0;
@@ -334,8 +334,8 @@ static enum settings_result read_directory(struct reading *reading)
     return result;
 }
 
-/* Reads all system-wide files as if they were one file, so the settings of all sections come
- * last. */
+/* Reads all system-wide files as if they were one file, so that the settings in sections come after
+ * all others. */
 static enum settings_result read_system(struct reading *reading)
 {
     enum settings_result result =
@@ -357,7 +357,7 @@ static enum settings_result read_user(struct reading *reading, const char *direc
     return result;
 }
 
-/* The option of the variable "DLOCK_NAME=..."; OPT_NONE if there is none. */
+/* Returns the option that a variable such as "DLOCK_TTL=1h" sets, or OPT_NONE if there is none. */
 static enum option_id option_of_variable(const char *variable)
 {
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
@@ -396,8 +396,8 @@ enum settings_result config_read(struct settings *settings, const char *name,
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL && *path == '\0') {
-        /* A script probably used a variable that was not set. The default files may select other
-         * locks. */
+        /* A script probably used a variable that was not set. dlock does not read the default files
+         * instead, because they may select other locks. */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }

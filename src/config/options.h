@@ -64,12 +64,12 @@ struct option_row {
     char letter; /* 0: none */
     bool is_action, needs_record;
     enum takes_name takes_name;              /* only for an action */
-    bool (*read)(const struct value *value); /* reads the value; NULL: it is not kept */
-    size_t place;                            /* of its value in struct options */
+    bool (*read)(const struct value *value); /* reads the value; NULL: the value is not kept */
+    size_t place;                            /* offset of the option's value in struct options */
     const char *usual;    /* default; NULL: none, or it depends on other options */
     const char *argument; /* what the value is, or choices "a|b"; NULL: no value is needed */
-    unsigned actions;     /* the actions that use it: bits 1 << ACTION_... */
-    unsigned when;        /* the circumstances in which it has an effect */
+    unsigned actions;     /* the actions that use the option: bits 1 << ACTION_... */
+    unsigned when;        /* the circumstances in which the option has an effect */
     const char *help;     /* NULL: --help does not show it */
 };
 
@@ -112,7 +112,7 @@ struct setting {
 struct config_file {
     struct config_file *next;
     bool is_there;
-    char path[]; /* origin.file points to it */
+    char path[]; /* origin.file points to this path */
 };
 
 /* All settings, from the weakest source to the strongest, so the last setting of an option
@@ -121,7 +121,7 @@ struct settings {
     struct setting *first;
     struct config_file *files; /* in the order in which they were read */
     const char *user_file;     /* path of the user's file; NULL: none */
-    bool file_named;           /* --config or DLOCK_CONFIG named user_file, the only file */
+    bool file_named;           /* user_file is the only file: --config or DLOCK_CONFIG names it */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
@@ -185,7 +185,7 @@ struct options {
     struct duration ran_within;    /* for ACTION_RAN_WITHIN */
     int exit_status;               /* for ACTION_RELEASE; -1: not known */
     bool all;                      /* for ACTION_LIST */
-    const char *owner;             /* NULL: a fresh token, or the token of the lock found */
+    const char *owner;             /* NULL: a fresh token, or the token of the lock that is found */
     const char *owner_file;        /* NULL: none */
     const char *scope;             /* NULL: none */
     const char *prefix;
@@ -203,7 +203,7 @@ struct options {
     struct duration connect_timeout, retry_for;
     struct duration grace; /* < ttl; negative: not given (lease_grace() has the default) */
     int stop_signal;
-    int fallback_to_file, warn_on_expire; /* 1 means --fallback=file, or --on-expire=warn */
+    int fallback_to_file, warn_on_expire; /* 1 with --fallback=file; 1 with --on-expire=warn */
     bool tree, heartbeat;
     const char *report; /* file for a line about the run; NULL: none */
     int verbosity;
@@ -211,7 +211,7 @@ struct options {
     bool syslog;
 
     struct origin origins[OPTION_COUNT];
-    bool unset[OPTION_COUNT]; /* --no-OPTION on the command line: no other source counts */
+    bool unset[OPTION_COUNT]; /* by --no-OPTION, which overrides all other sources */
     struct settings settings; /* owns the texts that the members above point to */
 };
 
@@ -257,9 +257,9 @@ void options_unused(const struct options *options,
  * byte that would end a value is written as '%' and two hexadecimal digits. The word contains no
  * passwords, and its paths are absolute. A setting that is not in the word has its default. */
 
-/* Returns the store word of DLOCK_HELD for a lock in a store of this kind with these settings.
- * `lock_dir` is the lock directory in use, or NULL if there is none. The caller frees the word.
- * NULL: memory is short. */
+/* Returns the first word of a line in DLOCK_HELD for a lock in a store of this kind with these
+ * settings. `lock_dir` is the lock directory in use, or NULL if there is none. The caller frees the
+ * word. NULL: memory is short. */
 char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir);
 
 /* --- advice for users who mistype (hints.c) ---------------------------------- */

@@ -212,8 +212,9 @@ static enum settings_result read_command_line(struct options *options, int argc,
 
 /* --- all sources --------------------------------------------------------- */
 
-/* Reads the other sources. The command line has been read first, because NAME chooses the sections
- * of the files. But its settings are added last, because the last setting of an option counts. */
+/* Reads the files and the variables. The command line has been read first, because NAME chooses the
+ * sections of the files. But its settings are added last, because the last setting of an option
+ * counts. */
 static enum settings_result read_the_rest(struct options *options, struct errmsg *why)
 {
     struct settings command_line = options->settings;

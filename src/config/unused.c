@@ -113,8 +113,8 @@ static unsigned when_of(const struct options *options, enum option_id chosen_by)
            (options->heartbeat ? ON_HEARTBEAT : 0);
 }
 
-/* Returns why an option has no effect if none of these circumstances holds. NULL: the store is the
- * reason. */
+/* `wanted` are the circumstances in which an option has an effect. If none of them holds, returns
+ * the reason why the option has no effect, or NULL if the reason is the store. */
 static const char *reason(unsigned wanted)
 {
     static const struct {
@@ -177,9 +177,10 @@ static bool is_off(enum option_id id, const char *text)
     return can_be && means_off(text);
 }
 
-/* True if the option can affect the action's lock. --print-config and --current have no such lock.
- * Without a name, --extend and --release take the store from DLOCK_HELD. If another mode is chosen,
- * --slots has no effect. */
+/* True if the option can affect the action's lock. False if the action does not use the option.
+ * Also false for --print-config and --current, which have no lock; for --extend and --release
+ * without a name, which take the store from DLOCK_HELD; and for --slots if a later --shared or
+ * --exclusive overrides it. */
 static bool decides(const struct options *options, enum option_id id)
 {
     bool by_held = options->name == NULL &&

@@ -24,7 +24,7 @@ struct server {
     struct redis_conn conn;
 };
 
-/* Does what doctor_examine() does, for one Redis server, a master behind Sentinels, or a
+/* Does what doctor_examine() does, for one Redis server, a master that Sentinels name, or a
  * Cluster. */
 bool doctor_redis(struct backend *store, const struct lock_request *request,
                   struct findings *findings, struct bound bound);
@@ -42,9 +42,9 @@ bool server_ask(struct server *server, const struct redis_command *command, redi
 bool server_check_info(struct server *server);
 
 /* doctor/redis_access.c: checks that the user may run the commands of dlock's scripts, and may
- * subscribe. Deletes its keys from the store, if the user may do that. Call this last, because it
- * may leave the connection in tracking mode. False: the connection is gone, or the user may not
- * take a lock. */
+ * subscribe. Deletes the keys that the check created, if the user may do that. Call this last,
+ * because it may leave the connection in tracking mode. False: the connection is gone, or the user
+ * may not take a lock. */
 bool server_check_access(struct server *server);
 
 #endif

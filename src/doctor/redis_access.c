@@ -20,7 +20,7 @@ static const char blocked[] =
 
 static const struct {
     const char *name, *lost, *advice;
-    enum finding_result result; /* if one of the commands is refused */
+    enum finding_result result; /* the result if one of the commands is refused */
 } purposes[PURPOSES] = {
     [TAKING] = {"acquire, release", "no lock can be acquired", denied, FINDING_FAIL},
     [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
@@ -198,8 +198,8 @@ static bool try_slots(struct server *server, struct tries *tries)
     return true;
 }
 
-/* If the connection breaks, these commands count as refused. A lock can still be acquired without
- * them. */
+/* Sends the commands of `listening`. If the connection breaks, they count as refused. A lock can
+ * still be acquired without them. */
 static bool try_listening(struct server *server, struct tries *tries)
 {
     static const enum purpose lost[] = {CALLING, TRACKING};

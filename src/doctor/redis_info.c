@@ -63,7 +63,8 @@ static void version(const struct facts *facts, struct findings *findings)
     static const char advice[] = "use Redis 6.0 or later, or Valkey";
     char claimed[FIELD_SIZE], own[FIELD_SIZE];
 
-    /* Other servers report here the Redis version with which they claim to be compatible. */
+    /* In this field, other servers report the Redis version that they claim to be compatible
+     * with. */
     long major = field(facts->info, "redis_version", claimed) ? strtol(claimed, NULL, 10) : 0;
     if (major <= 0) {
         findings_note(findings, NULL, not_in_info);
@@ -191,7 +192,7 @@ static void last_write(const struct facts *facts, struct findings *findings)
                       last);
 }
 
-/* Counts the replicas that are online, by lines of INFO such as
+/* Counts the replicas that are online, from lines of INFO such as
  * "slave0:ip=...,port=...,state=online,...". */
 static int online_replicas(const char *info)
 {

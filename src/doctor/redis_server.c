@@ -39,7 +39,7 @@ static void format_addresses(const struct addresses *addresses, char *text, size
     }
 }
 
-/* If the URL has several hosts, a host that cannot be looked up is only a warning. */
+/* If the URL has several hosts, a host whose name cannot be resolved causes only a warning. */
 static bool check_name(const struct server *server, const struct redis_endpoint *host)
 {
     static const char advice[] = "use a name that DNS or hosts(5) knows";
@@ -148,7 +148,7 @@ static bool connect_to(struct server *server)
     char time[FINDINGS_TIME_SIZE];
     enum lock_result result = LOCK_OK;
 
-    if (conn->at.path[0] == '\0') /* look the name up first: the lookup is not measured */
+    if (conn->at.path[0] == '\0') /* look up the name first, so that the lookup is not measured */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
     conn->look_up = server->bound.until;
     struct deadline start = deadline_now();
@@ -289,8 +289,9 @@ static bool check_latency(struct server *server)
 
 /* --- all of them --------------------------------------------------------- */
 
-/* The checks, from the cheapest to those that write to the server. Each check needs the one before
- * it. If a check returns false, a row says why it is pointless to continue. */
+/* The checks, from the cheapest to those that write to the server. Each check runs only if the
+ * check before it returned true. If a check returns false, a row says why it is pointless to
+ * continue. */
 static const struct {
     const char *name;
     bool (*check)(struct server *server);

@@ -12,8 +12,8 @@
  * take. */
 static const struct duration notice_limit = {500 * NS_PER_MS}, clean_limit = {2 * NS_PER_S};
 
-/* If a proxy closes the connection of a subscriber, dlock tries a few times before it does without
- * a subscription. Real watches and waiters do the same. */
+/* If a proxy closes the connection of a subscriber, the trial tries again a few times before it
+ * does without a subscription, as real watches and waiters do. */
 enum { TRIES = 4 };
 
 /* The holder or the waiter of the trial, with its own backend. */
@@ -101,7 +101,7 @@ static enum lock_result check(struct trial *trial, struct errmsg *why)
     return result;
 }
 
-/* True if the descriptor is readable before `end`. */
+/* True if the descriptor becomes readable before `end`. */
 static bool is_readable(const struct trial *trial, int fd, struct deadline end)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
@@ -110,8 +110,8 @@ static bool is_readable(const struct trial *trial, int fd, struct deadline end)
     return deadline_poll(fds, 2, end) > 0 && fds[0].revents != 0;
 }
 
-/* The waiter changes the lock by extending its lease. The store must notify the holder of the
- * change. */
+/* The waiter's backend changes the lock by extending the holder's lease. The store must notify the
+ * holder of the change. */
 static enum lock_result touch(struct trial *trial, struct errmsg *why)
 {
     static const char advice[] = "dlock notices a loss only at its next check, within 10s";
@@ -279,7 +279,7 @@ static bool run_step(struct trial *trial, size_t i)
     return result == LOCK_OK;
 }
 
-/* Releases the lock if the party holds it, may hold it without knowing, or is still in its
+/* Releases the lock if the party holds the lock, may hold it without knowing, or is still in the
  * queue. */
 static void give_back(struct party *party, struct bound bound)
 {
@@ -298,8 +298,8 @@ static void clean(struct trial *trial)
     struct bound bound = {deadline_after(clean_limit), -1};
     give_back(&trial->waiter, bound);
     give_back(&trial->holder, bound);
-    /* Both backends must do this, because one address may lead to two servers, and each server then
-     * remembers something. */
+    /* Both backends must do this, because one address may lead to two servers, and then each server
+     * remembers the trial lock. */
     doctor_forget(trial->waiter.backend, trial->waiter.request.key, bound);
     doctor_forget(trial->holder.backend, trial->holder.request.key, bound);
 }

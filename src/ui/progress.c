@@ -14,9 +14,9 @@
 
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
-/* EL and ED (ECMA-48) erase from the cursor on. WRAP_OFF and WRAP_ON switch DECAWM (DEC). Wrapping
- * is off while dlock draws, because a character that is wider on the terminal than the C library
- * reports would otherwise start a second line. */
+/* EL and ED (ECMA-48) erase from the cursor to the end of the line or of the screen. WRAP_OFF and
+ * WRAP_ON switch DECAWM (DEC). Wrapping is off while dlock draws, because a character that is wider
+ * on the terminal than the C library reports would otherwise start a second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
@@ -35,14 +35,14 @@ int tty_line_columns(int fd)
 }
 
 /* The last column stays free, because terminals differ in where they put the cursor after a
- * character in it. */
+ * character in that column. */
 int tty_line_room(void)
 {
     return tty_line_columns(STDERR_FILENO) - 1;
 }
 
-/* Blocks SIGTTOU, because with `stty tostop` the write would stop dlock if the user moved it to the
- * background (Ctrl-Z, bg) after the check. */
+/* Blocks SIGTTOU, because with `stty tostop` the write would stop dlock if the user moved dlock to
+ * the background (Ctrl-Z, bg) between the check by is_ours() and the write. */
 static bool write_in_foreground(const char *bytes, size_t length)
 {
     sigset_t stop, before;
@@ -82,7 +82,8 @@ void tty_line_clear(struct tty_line *line)
 
 /* --- the wait -------------------------------------------------------------- */
 
-/* Shorter waits are not shown on a terminal, where the line would only flicker, or in a CI log. */
+/* How long a wait must last before it is shown: on a terminal, where a shorter wait would only make
+ * the line flicker, and in a CI log. */
 static const struct duration shown_after = {300 * NS_PER_MS};
 static const struct duration logged_after = {NS_PER_S};
 

@@ -57,7 +57,8 @@ struct progress {
     enum process_life life; /* PROCESS_ENDED only if a later answer still names the holder */
 };
 
-/* Starts to show a wait. If `waits` is false, dlock requests the lock only once. */
+/* Starts to show a wait. If `waits` is false, dlock requests the lock only once, and shows the user
+ * nothing. */
 void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
                    const struct messages *out);
 

@@ -63,8 +63,8 @@ struct report {
 };
 
 /* Opens the file; if `path` is NULL, there is no report. A new file gets mode 0644 less the umask.
- * Call this before a lock is acquired. LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with
- * *why set. */
+ * Call this before a lock is acquired. Returns LOCK_OK, or LOCK_REFUSED, LOCK_CANT_CREATE or
+ * LOCK_SYSTEM with *why set. */
 enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
 /* Writes the line. False with *why set if that fails. */

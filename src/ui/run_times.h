@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Draws a bar of `columns` columns, at most BAR_MOST, and fills the share part / whole of it. The
- * bar is plain ASCII unless the locale is UTF-8. Returns text. */
+/* Draws a bar of `columns` columns, at most BAR_MOST, and fills the fraction `part` / `whole` of
+ * the bar. The bar is plain ASCII unless the locale is UTF-8. Returns text. */
 enum { BAR_MOST = 60, BAR_SIZE = 3 * BAR_MOST + 1 };
 char *bar_format(int columns, int64_t part, int64_t whole, char text[BAR_SIZE]);
 
@@ -31,8 +31,8 @@ const char *estimate_format(const struct estimate *estimate, const struct typica
 void typical_json(struct json *json, const struct typical *typical);
 
 /* "the longest of the last 32 runs took 41m; recommended TTL: 1h30m", "the last run was stopped
- * after 50m; recommended TTL: at least 2h"; "" if no length is known, or if the longest run had its
- * lease extended. */
+ * after 50m; recommended TTL: at least 2h"; "" if no length is known, or if the lease of the
+ * longest run was extended. */
 const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES_SIZE]);
 
 /* Prints a line for each run, at most `columns` wide, and a summary that compares the runs with

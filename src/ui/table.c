@@ -48,7 +48,7 @@ void table_fit(const struct table *table, int room, int last, int widths[TABLE_C
 }
 
 /* Prints as much as fits in `width` columns, and shows with '~' that more is left. Returns the
- * columns used. */
+ * number of columns used. */
 static int print_cell(FILE *to, const char *text, int width)
 {
     int used;

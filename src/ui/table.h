@@ -13,7 +13,7 @@ enum { TABLE_COLUMNS_MOST = 6, TABLE_GAP = 2 };
 struct table {
     const char *titles[TABLE_COLUMNS_MOST]; /* NULL after the last one */
     int shrinks; /* the column that, like the last one, is cut if the table is too wide */
-    int least;   /* the least total width of this column and the last one */
+    int least;   /* the least total width of that column and the last column */
     char **cells;
     size_t count, room;
 };
@@ -23,8 +23,9 @@ struct table {
 bool table_add(struct table *table, const char *cell);
 
 /* Finds the width of each column, so that the table fits in `room` columns of the terminal. If
- * `room` is 0, the table is as wide as it needs to be. `last` is the width that the last column
- * needs if its cells are narrower. Counts columns in the locale that setlocale(3) has set. */
+ * `room` is 0, the table is as wide as it needs to be. Unless the table must be cut, the last
+ * column is at least `last` columns wide. Counts columns in the locale that setlocale(3) has
+ * set. */
 void table_fit(const struct table *table, int room, int last, int widths[TABLE_COLUMNS_MOST]);
 
 /* Prints the rows below a header. Marks a truncated value with '~'. Prints nothing if there are no

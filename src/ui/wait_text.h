@@ -21,8 +21,8 @@ const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE]);
 
 /* Why the lock is refused: "held by ann@web3 (pid 12, backup) since 02:59:58 +0100", "2 of 2 slots
- * are taken, one by ...", "free, but others have waited longer". `slots` is 0 in a mode without
- * slots. `life` says whether the holder's process is alive. */
+ * are taken, one by ...", "free, but others have waited longer". `slots` is the number of slots
+ * that dlock requests, or 0 without --slots. `life` says whether the holder's process is alive. */
 const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE]);
 
