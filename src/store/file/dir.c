@@ -42,10 +42,7 @@ static enum lock_dir_place default_place(void)
 /* True if this line of /proc/self/mountinfo, proc(5), describes a /tmp that only one unit sees. The
  * line has the form "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS". With PrivateTmp=yes,
  * ROOT is in a directory of the unit. With PrivateTmp=disconnected, /tmp is a tmpfs of mode 0700,
- * or a directory in such a tmpfs.
- * "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS". With PrivateTmp=yes, ROOT is in a
- * directory of the unit; with PrivateTmp=disconnected, /tmp is a tmpfs of mode 0700, or a directory
- * in one. */
+ * or a directory in such a tmpfs. */
 static bool is_private(char *line)
 {
     const char *field[6] = {NULL};

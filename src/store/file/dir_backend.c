@@ -14,8 +14,8 @@
  *   B opens the file before A removes it, and enters the critical section after that -> the path no
  *     longer leads to B's file -> B starts again.
  *   B enters the critical section before A -> A finds B's place held when it checks for other
- *     holders -> A does not remove; with --force-release A does remove, and B's first check finds
- *     its file gone.
+ *     holders -> A does not remove the file. With --force-release, A does remove it, and B's first
+ *     check finds the file gone.
  *   B opens the file after A has removed it -> B has a new file, which A does not touch. A's
  *     command has ended, or has given up the lock, or is being stopped by A's watch (run/watch.c).
  *
@@ -36,8 +36,9 @@
  * A's lock is released from outside -> A's record says so before the file is removed. The removal
  * makes A check its lock, and the record shows A that this is a release and not a loss. A then
  * unlocks its place, if it is still locked; until then no other process gets A's slot, but A no
- * longer counts as a holder. Once no other process holds the lock, the next process that acquires
- * it removes the file although A has it open, because A may be frozen.
+ * longer counts as a holder. Once no other process holds the lock, the next process that requests
+ * it removes the file, although A still has the file open, because A may be frozen. That process
+ * then starts again with a new file.
  *
  * A waiter has a ticket in the file (queue.c), and the last holder to leave keeps the file for the
  * waiter. With W waiting:
@@ -52,7 +53,8 @@
  *     frozen has ended.
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
  *     notified, or finds out at its next look -> it creates the directory again, or opens the
- *     directory that is now at the path, with the table there.
+ *     directory that is now at the path. From then on it uses the table of fences and turns
+ *     (memory.c) in that directory.
  *   W gives up -> in the critical section, W removes the file if the lock has no holder and no
  *     other waiter. If A is still in the critical section, A sees W's ticket and keeps the file ->
  *     W then finds no holder. A process that joins the queue after W has looked is woken when W's
@@ -61,7 +63,8 @@
  *   W is frozen before it enters the critical section to give up, and others acquire the lock -> W
  *     looks at the file again in the critical section, and leaves their file alone.
  *   A leaves -> it unlocks everything, and then opens and closes the file, which wakes the head.
- *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
+ *   A leaves while the head is frozen -> A has noted that it is the head's turn -> when that turn
+ *     has ended, the next waiter may go first. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -244,7 +247,7 @@ static enum lock_result settle(const struct take *take, int place)
 /* Checks that we still hold the lock: this process may have been frozen, and the lock taken away by
  * force. Also checks that the lock is not held in another default directory. Two processes may
  * acquire it in different directories at the same time, so each looks in the other directories
- * after its take, and releases the lock if it finds another holder there. */
+ * after it has acquired the lock, and releases its lock if it finds a holder there. */
 static enum lock_result confirm(const struct take *take, int place)
 {
     struct dir_backend *backend = take->backend;

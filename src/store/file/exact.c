@@ -7,9 +7,9 @@
  *   The path leads to another file during the wait -> the thread continues to wait, and may or may
  *     not lock the old file -> each attempt checks the path, and starts again with the new file.
  *   The wait times out at the moment when the kernel grants the lock -> dlock holds the lock,
- *     because it checks after the end of the thread whether the thread got the lock. Before that,
- *     when dlock looks for the holder that it waits for, the kernel may name dlock itself: a lock
- *     of its own thread does not count.
+ *     because it checks after the end of the thread whether the thread got the lock. If dlock looks
+ *     for the current holder before that check, the kernel may name dlock itself; dlock ignores the
+ *     lock of its own thread.
  *
  * Claims: a holder's claim shows its descendants that the holder still has the lock. The claim
  * exists from before the command starts until the file is closed. /proc/locks alone is not enough:
@@ -21,10 +21,11 @@
  * a second, or cannot see the claim from another network namespace, waits for the lock as if the
  * holder were not its ancestor.
  *
- *   The holder lets go -> it shuts the socket down, even for processes that share it -> it unlocks
- *     the file.
+ *   The holder lets go -> it shuts the socket down, even for processes that share the socket -> it
+ *     unlocks the file, so that no claim outlasts its lock.
  *   The holder is killed, with all processes that share its files -> the kernel closes their
- *     descriptors in order, and the claim's descriptor comes before the lock file's. */
+ *     descriptors in order, and the claim's descriptor comes before the lock file's -> here, too,
+ *     the claim ends before the lock. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -125,9 +126,9 @@ static void claim_end(int *fd)
     fd_close(fd);
 }
 
-/* True if the listener is an ancestor of this process, even another user's: sudo(8) may run us
- * under the lock. If the listener has ended, an ancestor may have reused its pid, so the users must
- * match as well. */
+/* True if the listener is an ancestor of this process, even one that runs as another user, because
+ * sudo(8) may run us under the lock. If the listener has ended, an ancestor may have reused its
+ * pid, so the users must match as well. */
 static bool is_ancestor(const struct ucred *listener)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -199,9 +200,9 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 
 /* True if the process that acquired the lock still holds it. It must be the same process before and
  * after the check: the process may have ended and left the lock to others that have the file open,
- * and its pid may have been reused, even by us. The process may also be this one, if it acquired
- * the lock before it executed dlock; a lock that our thread has just acquired through own_fd does
- * not count. */
+ * and its pid may have been reused, even for this process. The holder may also be this process, if
+ * it acquired the lock before it executed dlock; a lock that our thread has just acquired through
+ * own_fd does not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {

@@ -151,7 +151,8 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
 
 void lock_file_leave(const struct lock_file *file)
 {
-    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail, because no lock is split */
+    /* Cannot fail: unlocking needs memory only if it splits a lock. */
+    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1);
 }
 
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
@@ -363,8 +364,8 @@ void lock_file_news_close(int *news_fd)
 {
     int ends[2];
     if (*news_fd >= 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) == 0) {
-        struct notify holder = {
-            .fd = ends[0], .type = SOCK_DGRAM, .to.any.sa_family = AF_UNIX}; /* connected */
+        /* Needs no address, because the two sockets are connected. */
+        struct notify holder = {.fd = ends[0], .type = SOCK_DGRAM, .to.any.sa_family = AF_UNIX};
         sd_notify_forward(&holder, "", 1, (int[]){ends[1], *news_fd}, 2);
         close(ends[1]);
         close(ends[0]);
@@ -392,7 +393,7 @@ bool lock_file_drain_news(int news_fd)
     do {
         length = read(news_fd, events, sizeof events);
         any |= length > 0;
-    } while (length > EVENT_MOST && drain_goes_on(&drain)); /* a shorter read had room for another
-                                                             * event */
+        /* A read that fills at most half of the buffer has left no event unread. */
+    } while (length > EVENT_MOST && drain_goes_on(&drain));
     return any;
 }

@@ -24,7 +24,7 @@
 /* A record describes a lease or a pause. It is text in a lock file: lines of the form "field value"
  * between a line "dlock FORMAT" and a line "end". A record without "end" is truncated. */
 #define LOCK_RECORD_SIZE 16384 /* room for a record */
-#define LOCK_RECORD_MOST 14336 /* the longest record; the map of places follows it (store.c) */
+#define LOCK_RECORD_MOST 14336 /* maximum length of a record; the map of places (store.c) follows */
 
 /* The record of a pause is at this offset. The record of place 0 always ends before it. */
 #define LOCK_PAUSE_OFFSET 10240
@@ -41,8 +41,9 @@ struct record {
     struct deadline expires;  /* on the clock of the boot with the id holder.boot_id */
     struct deadline hold;     /* same clock; others are kept out until then, even without a
                                * holder */
-    struct duration remember; /* how long to remember the run; 0: not at all, or it is recorded */
-    struct duration once_per; /* how long once_per, as requested, needs a success of this run */
+    struct duration remember; /* how long to remember the run; 0: not at all, or already recorded */
+    struct duration once_per; /* the period requested with --once-per: how long a success of this
+                               * run must be remembered */
     struct holder holder;     /* if its `kept` is set, the lock is released: only `hold` counts */
 };
 
@@ -69,7 +70,7 @@ bool record_is_newer(const struct record *record);
 /* True if the text contains the end of a record. */
 bool record_is_whole(const char *text);
 
-/* True if the record's deadlines may belong to this boot. An id that could not be read (""), or
+/* True if the record's deadlines may belong to this boot. A boot id that could not be read (""), or
  * that is a container's own (proc_boot_id()), may belong to any boot, so that a held lock never
  * counts as free. But a deadline that is further away than a lease can last belongs to another
  * boot. Without this rule, a record from an earlier boot could block its lock until this boot had
@@ -86,7 +87,7 @@ bool record_may_be_of(const struct record *record, const char *boot_id);
  *
  * The places are bytes beyond the end of the file. Their locks are open file description locks
  * (fcntl(2)): like flock(2) locks, they belong to the open file, survive a fork, and are freed by
- * the kernel. A process can inspect them without acquiring any lock, so it blocks no process. */
+ * the kernel. A process can inspect the locks without acquiring any, so it blocks no other. */
 enum { LOCK_PLACES_MOST = 1 << 20 };
 
 #define LOCK_FILE_PATH_SIZE (sizeof((struct lock_dir *)0)->path + LOCK_FILE_NAME_SIZE)
@@ -111,7 +112,7 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
 void lock_file_close(struct lock_file *file);
 
 /* LOCK_OK: the path still leads to the open file. LOCK_GONE: it does not. LOCK_UNAVAILABLE with
- * errno: this is unknown. */
+ * errno: it is unknown whether it does. */
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why);
 
 /* Enters the critical section of the file, which gives exclusive access for changes to records,
@@ -158,7 +159,7 @@ struct lock_place {
     struct record record;
 };
 
-/* Selects the record of a pause where the number of a place is expected. */
+/* Given as the number of a place, selects the record of a pause. */
 enum { LOCK_FILE_PAUSE = -1 };
 
 /* Reads the place's record. False with errno: 0 if there is no record, EBADMSG if the record is
@@ -170,16 +171,16 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why);
 
 /* Iterates over the places that may have a holder; lock_file_places() returns the start. The place
- * `own` (-1: none) is not read; it counts as unlocked and without a record. When the bound or a few
- * seconds have passed, the next place is the last, and is `unreadable`. False after the last. */
+ * `own` (-1: none) is not read; it counts as unlocked and without a record. After the bound
+ * or after a few seconds, the next place is the last, and is `unreadable`. False after the last. */
 struct lock_place lock_file_places(struct bound bound, int own);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
 /* Reads the record of one place, and finds out whether the place is locked. */
 void lock_file_read_place(const struct lock_file *file, struct lock_place *place);
 
-/* Finds a place that another process has locked alone, without the other places. False if there is
- * no such place. */
+/* Finds a place that a process other than this one has locked as a shared holder or as the holder
+ * of a slot. False if there is no such place. */
 bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place);
 
 /* The number of places that may have a record. */
@@ -190,7 +191,7 @@ int lock_file_place_count(const struct lock_file *file);
  * is moved. */
 enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
 
-/* Returns an inotify(7) descriptor that becomes readable at these events: news_fd, or a new
+/* Returns an inotify(7) descriptor that becomes readable at the events for `use`: news_fd, or a new
  * descriptor if news_fd is -1. Returns -1 on failure. */
 int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
 
@@ -200,7 +201,7 @@ void lock_file_news_close(int *news_fd);
 /* The struct news for a process that watches the lock through this descriptor. */
 struct news lock_file_news_of(int news_fd);
 
-/* Reads all events. True if there was one. */
+/* Reads all events. True if there were any. */
 bool lock_file_drain_news(int news_fd);
 
 /* --- rules.c: pure functions of what was read ------------------------------------ */
@@ -239,9 +240,10 @@ void search_add(struct lease_search *search, const struct lock_place *place,
 /* The rules that decide whether a request may join the holders of a lock file:
  *
  *   An exclusive request waits for all holders; any request waits for an exclusive holder.
- *   Shared requests join shared holders only. Slots join slots if both have the same total.
- *   The holders set the mode in force. While the first waiter wants another mode, no further
- *     holder is admitted, so that the last holder eventually leaves.
+ *   Shared requests join shared holders only. Requests for a slot join holders of slots only, and
+ *     only if both specify the same number of slots.
+ *   The holders set the mode of the lock. While the first waiter wants a different mode, no further
+ *     holder is admitted, so that the lock eventually becomes free.
  *   An owner token holds a lock at most once.
  *   No process joins holders whose records have another format (lock/format.h). */
 enum { PLACES_MAPPED = 8 * (LOCK_RECORD_SIZE - LOCK_RECORD_MOST) };
@@ -252,7 +254,7 @@ void place_map_set(struct place_map *map, int place, bool taken);
 
 struct survey {
     int held;                      /* number of holders, not counting our own place */
-    int released;                  /* places released from outside that are still locked */
+    int released;                  /* places that are still locked after a release from outside */
     struct lock_place first, last; /* the holders whose leases end first and last */
     struct place_map taken;        /* the places that are locked or held */
     bool acquired;                 /* there is a record of a detached lease */
@@ -277,7 +279,7 @@ bool survey_has_room(const struct survey *survey, enum lock_mode mode, int slots
 /* True if the request may be granted; other waiters are not considered. */
 bool survey_admits(const struct survey *survey, const struct lock_request *request);
 
-/* Describes the holder to wait for, if all holders stay until their leases end. */
+/* Describes the holder to wait for, assuming that all holders stay until their leases end. */
 void survey_holder(const struct survey *survey, const struct lock_request *request,
                    struct holder *holder);
 
@@ -309,9 +311,9 @@ uint64_t turn_word(int64_t number, bool room, uint32_t ms);
 /* The lowest ticket number whose waiter has not lost its turn. */
 int64_t turn_floor(const struct turn *known);
 
-/* How long the turn lasts for the waiter at `place`; the head is at place 0. A waiter behind the
- * head is passed over at the end of the turn only if it has not marked the turn. Each waiter looks
- * at the queue at least once during a turn. */
+/* How long the turn lasts for the waiter at `place`; the head is at place 0. A waiter after the
+ * head looks at the queue at least once during the turn, and then marks the turn (queue.c) to show
+ * that it is alive. Only a waiter that has not done so is passed over at the end of the turn. */
 enum { TURNS = 2 };
 struct duration turn_length(int place);
 
@@ -341,21 +343,21 @@ enum turn_step turn_step(const struct turn *known, const struct waiter_seen *see
  * The table has room for 1,024 locks. If it is full, a new lock replaces the entry that was unused
  * for the longest time, and the counts of that entry are forgotten. Entries that remember a run are
  * replaced last. An entry is never replaced if once_per needs its run, or if it was used in the
- * last 3 s; if no other entry is left, the new lock gets none. Correctness depends on the table
- * only for once_per and for the fence, which all locks share. */
+ * last 3 s; if only such entries are left, the new lock gets no entry. Correctness depends on the
+ * table only for once_per and for the fence, which all locks share. */
 enum { MEMORY_ENTRIES = 1024, RELEASES_KEPT = 6 };
 
 /* In every field, zero means "not yet", so that a file of zeros is an empty table. */
 struct memory_entry {
-    _Atomic uint64_t key; /* the hash of the lock's key; 0: a free place */
+    _Atomic uint64_t key; /* hash of the lock's key; 0: the entry is free */
     _Atomic int64_t used; /* wall clock, ms */
     _Atomic int64_t takes, conflicts, timeouts, losses, waited_ms, held_ms;
     _Atomic int64_t fence, released_wall_ms;
-    _Atomic uint64_t turn; /* struct turn; 0: nothing is known */
+    _Atomic uint64_t turn; /* see struct turn; 0: nothing is known */
     _Atomic uint64_t releases;
     char owner[64]; /* the last owner's token; "" if it is too long */
     struct {
-        _Atomic uint64_t token, take, forced; /* forced: 1 if by --force-release */
+        _Atomic uint64_t token, take, forced; /* forced: 1 if --force-release was used */
     } released[RELEASES_KEPT];                /* a ring, indexed by `releases` */
     char forcer[80];                          /* who used --force-release last; may be truncated */
 };
@@ -373,7 +375,7 @@ struct run_slot {
     char text[976];
 };
 
-/* The history of one lock, in a page of its own. */
+/* The history of one lock, which fills one page. */
 struct history_slot {
     _Atomic uint64_t sum; /* checksum of the text and the hash of the lock's key; 0: unused */
     char text[4096 - sizeof(uint64_t)]; /* has room for a history */
@@ -386,7 +388,7 @@ struct memory {
     off_t size;             /* size of the file at the last memory_open() */
     bool writable;
     int64_t newer;            /* format of the table if it is newer than ours; otherwise 0 */
-    struct memory_entry none; /* used if there is no room for an entry */
+    struct memory_entry none; /* the empty entry that memory_entry() returns if it has no other */
 };
 
 /* Opens the table of this directory: read-only or, with `make`, read-write. `make` also creates a
@@ -399,7 +401,7 @@ enum lock_result memory_open(struct memory *memory, const struct lock_dir *dir, 
 
 void memory_close(struct memory *memory);
 
-/* The next fence of the directory: max(last + 1, the wall clock in microseconds). LOCK_OK;
+/* The next fencing token of the directory: max(last + 1, the wall clock in microseconds). LOCK_OK;
  * LOCK_CANT_CREATE with *why set. */
 enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, struct errmsg *why);
 
@@ -428,25 +430,23 @@ void entry_taken(struct memory_entry *entry, const char *token, int64_t fence,
 /* Counts a request that was refused, at once or at the end of its wait. */
 void entry_refused(struct memory_entry *entry, bool had_waited, struct duration waited);
 
-/* Counts and remembers (for the last few releases) that a lock was released, with its own token,
- * after it was held for `held`. */
+/* Counts a release of the lock, which was held for `held`. Remembers which lease was released; only
+ * the last few releases are remembered. */
 void entry_released(struct memory_entry *entry, const char *token, const char *take_id,
                     struct duration held);
 
-/* Remembers, like a release, that `by` ("USER@HOST") is about to take this lease away by force. */
+/* Remembers, as for a release, that `by` ("USER@HOST") is about to take the lease away by force. */
 void entry_mark_forced(struct memory_entry *entry, const char *token, const char *take_id,
                        const char *by);
 
-/* True if the lease with this token and take id was released; id "": any lease with this token. If
- * `by` is not NULL: true if the lease was taken away by force; `by` is then set to the user who
- * last did that to this lock.
- * NULL: true if it was taken away by force; `by` is then set to the user who last did that to
- * this lock. */
+/* If `by` is NULL: true if the lease with this token and take id was released; with take id "", any
+ * lease with this token counts. Otherwise: true if the lease was taken away by force; `by` is then
+ * set to the last user who took this lock away. */
 bool entry_has_ended(const struct memory_entry *entry, const char *token, const char *take_id,
                      char by[FORCER_SIZE]);
 
 /* What became of a lease that has no record: LOCK_RELEASED; LOCK_FOREIGN if `others` hold the lock;
- * LOCK_GONE. *why is set. */
+ * otherwise LOCK_GONE. *why is set. */
 enum lock_result entry_outcome(const struct memory_entry *entry, const struct lease *lease,
                                bool others, struct errmsg *why);
 
@@ -456,9 +456,9 @@ bool entry_set_turn(struct memory_entry *entry, uint64_t from, uint64_t to);
 /* Fills in the counts and what the entry knows about the last owner and release. */
 void entry_read(const struct memory_entry *entry, struct lock_state *state);
 
-/* Reads the runs of the lock whose key has this hash. False if the slot is empty, expired, torn or
- * another key's: *runs is then empty except for the number of skipped runs. `key` (may be NULL) is
- * set to "" if the key was too long to be kept. `slot` may be NULL here and below. */
+/* Reads the runs of the lock whose key has this hash. False if the slot is empty, expired or torn,
+ * or belongs to another key; *runs is then empty except for the number of skipped runs. `key` (may
+ * be NULL) is set to "" if the key was too long to be kept. `slot` may be NULL here and below. */
 bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory *runs,
                    char key[LOCK_KEY_SIZE]);
 
@@ -509,7 +509,7 @@ struct memory_entry *store_entry(struct store *store, const char *key, bool make
 enum lock_result store_open_file(struct store *store, struct lock_file *file, const char *key,
                                  enum lock_file_use use, struct bound bound, struct errmsg *why);
 
-/* Looks at all places but `own` (-1: none), as far as the bound allows. */
+/* Looks at all places except `own` (-1: none), as far as the bound allows. */
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
                   struct bound bound, struct survey *survey);
 
@@ -603,7 +603,7 @@ struct waiter {
     int asked;     /* number of requests that the head has made since a process last closed the
                     * file; 0: no process has closed it */
     bool notified; /* a process has closed the file since the last refusal (only for the head) */
-    struct deadline yields; /* time until which earlier waiters of a removed file go first; or 0 */
+    struct deadline yields; /* until then, earlier waiters of a removed file go first; or 0 */
     struct call call;       /* what waiter_listen() returns next, unless an event occurs first */
 };
 
@@ -635,7 +635,7 @@ struct call waiter_listen(struct waiter *waiter);
  * queue_leave(). */
 void waiter_stop(struct waiter *waiter);
 
-/* Frees the waiter's ticket and its mark. */
+/* Frees the waiter's ticket, and the mark that shows that the waiter is alive (queue.c). */
 void queue_leave(const struct lock_file *file, struct ticket *own);
 
 /* True if no waiter comes before this process, whose ticket is `own` (number 0: it is not a waiter,
@@ -662,7 +662,7 @@ struct dir_backend {
     struct lock_file file; /* the file of the lock that we hold or wait for */
     int place;             /* our place in the file; -1: we hold no lock */
     struct waiter waiter;
-    int left_fd; /* the old file, open until we are in the queue of the new file; -1: none */
+    int left_fd; /* the removed file, open until we are in the queue of the new file; -1: none */
     struct run_record done; /* the last success, if it makes once_per refuse the request */
     struct survey survey;   /* used by the current call; its 9 kB are too much for the stack */
     bool reserved;          /* the request was refused only because others have waited longer */
@@ -685,8 +685,8 @@ enum lock_result dir_release(struct backend *base, const struct lease *lease, st
 /* Unlocks and closes the file of the lock that we hold or wait for. The file keeps its contents. */
 void dir_let_go(struct dir_backend *backend);
 
-/* Implement struct backend, whoever holds the lock. dir_look() locks nothing. dir_list() skips
- * files that are not dlock's lock files or that belong to another user. */
+/* Implement struct backend for any lock, whoever holds it. dir_look() locks nothing. dir_list()
+ * skips files that are not dlock's lock files or that belong to another user. */
 enum lock_result dir_look(struct backend *base, const char *key, struct lock_state *state,
                           struct bound bound, struct errmsg *why);
 enum lock_result dir_force_release(struct backend *base, const char *key, struct lock_state *was,

@@ -19,15 +19,15 @@
  *
  *   A looks for a key while B begins an entry -> A's search ends at the first free place, and no
  *     place becomes free again -> A either finds the key, or stops at B's place, where the swap of
- *     the keys decides. An older dlock looks at the first 16 places only, and begins a second entry
- *     for a key that is further away.
+ *     the keys decides, as above. An older dlock looks at the first 16 places only, and begins a
+ *     second entry for a key that is further away.
  *
  *   The file is not a valid table -> dlock replaces it with a new one -> processes that have mapped
  *     the old file still count in that file. The next fence comes from the clock.
  *
  *   A and B are the first to write to one page of the run slots -> both allocate the page, which
- *     changes nothing the second time. The page is marked as allocated, and used, only afterwards:
- *     a store into a hole on a full disk would raise SIGBUS.
+ *     changes nothing the second time. The page is marked as allocated, and used, only afterwards,
+ *     because a store into a hole on a full disk raises SIGBUS.
  *
  *   A and B take a lock away by force (--force-release) -> each writes its name and marks the
  *     leases -> the recorded name is that of the later process, or a mixture of both names.
@@ -36,17 +36,17 @@
  *     or the writer is killed -> the checksum does not match -> a reader tries again, and then
  *     finds nothing.
  *
- *   A counts a skip while the holder records a run -> the count is not part of the checksum, and
- *     only a success resets it. A slot may contain a count of skips and nothing else.
+ *   A counts a skipped run while the holder records a run -> the slot stays valid, because the
+ *     count is not part of the checksum. Only a success resets the count. A slot may contain such a
+ *     count and nothing else.
  *
  *   A cuts the file short, which only a process of the same user can do -> each process that has
  *     mapped the file checks its size, in memory_open(), before each use of the map. If the file is
  *     cut in the microseconds between that check and the use, the process dies of SIGBUS.
- *     apart.
  *
  *   The writer is killed after it has written the slot, but before it has written the history ->
- *     the slot has the run, and the history lacks it. In the other order, the history would get the
- *     run twice.
+ *     the slot has the run, and the history lacks it. In the other order, the history would contain
+ *     the run twice.
  *
  * The file ends after the entries, or after one of the pages with run slots or histories. An entry,
  * its run slot and its history have the same number. Later formats can store more (such as a long
@@ -132,7 +132,7 @@ static struct memory_map *map_file(int fd, bool make)
     if (fstat(fd, &status) != 0)
         return NULL;
 
-    /* The file must have real blocks: a store into a hole on a full disk would raise SIGBUS. */
+    /* The file must have real blocks, because a store into a hole on a full disk raises SIGBUS. */
     bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
     errno = whole ? 0 : make ? posix_fallocate(fd, 0, size) : ENODATA;
     if (errno != 0)
@@ -604,7 +604,8 @@ void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
 
     write_run(&runs->last, last);
     write_run(&runs->success, success);
-    for (const char *name = key;; name = "") { /* without the key if the text does not fit */
+    /* If the text does not fit, it is written again without the key. */
+    for (const char *name = key;; name = "") {
         int length =
             snprintf(next.text, sizeof next.text, "%s%c%s%c%s%c%" PRId64 "%c%" PRId64, name, '\0',
                      last, '\0', success, '\0', runs->success.fence, '\0', runs->needed_until_ms);

@@ -119,8 +119,8 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
     return holders_in("/proc/locks", file, holders, room);
 }
 
-/* The fdinfo of an open file, proc(5), lists the locks that were acquired through it, in the same
- * lines as /proc/locks, but after "lock:". */
+/* The fdinfo of an open file, proc(5), lists the locks that were acquired through it, in lines like
+ * those of /proc/locks, with "lock:" in front. */
 bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except)
 {
     char path[512];

@@ -17,10 +17,10 @@
  * "The word" is the integer in the table that says whose turn it is (rules.c). Orders of events:
  *   Two waiters join -> both find the same highest number, and one of them locks the next number ->
  *     the other waiter is refused that number, and locks the number after it.
- *   N joins, and is delayed after it has looked for the highest number, before it locks its own
- *     number; meanwhile others come and go, and the word is past N's number -> N looks at the word
- *     once more when it has its ticket, and joins again. If N is delayed after that look, it finds
- *     out at its next request.
+ *   A waiter N joins, and is delayed after it has looked for the highest number and before it locks
+ *     its own number; meanwhile others come and go, and the word is past N's number -> N looks at
+ *     the word once more when it has its ticket, and joins again. If N is delayed after that look,
+ *     it finds out at its next request.
  *   H, the head, acts at the moment when another waiter, O, finds that H's time is up -> if O
  *     changes the word first, H finds that it was passed over, and joins again; otherwise both
  *     enter the critical section of the lock file, one after the other, and the later one finds the
@@ -34,11 +34,12 @@
  *     live waiter looks at the queue, and marks the turn, before the turn ends -> all live waiters
  *     wake when the turn ends -> the first waiter with a mark acts, or the first process that looks
  *     gives that waiter the turn.
- *   A waiter is frozen after it has marked the turn -> it gets its own turn.
- *   The turn ends at the moment when a live waiter is about to mark it -> that waiter has lost its
- *     place, like H.
- *   O is woken because B, the waiter before it, has left, and others are still before B -> from
- *     then on O waits for the waiter before B.
+ *   A waiter is frozen after it has marked the turn -> it gets a turn, and is passed over when that
+ *     turn ends, like H.
+ *   The turn ends at the moment when a live waiter is about to mark it -> that waiter is passed
+ *     over, like H, and joins again.
+ *   O is woken because B, the waiter before it, has left, but waiters that came before B are still
+ *     there -> from then on O waits for the last of those.
  *   The lock's entry in the table is given to another lock, or the lock has no entry -> a frozen
  *     head does not lose its turn, or loses it two seconds later.
  *
@@ -57,10 +58,11 @@
  * file, and unlocks it immediately afterwards, unless the holder has to wait for a processor. So
  * the head requests the lock a few more times.
  *
- * No waiter is woken if the head is frozen, perhaps with waiters after it. So every waiter looks at
- * the queue every two seconds, and the one after the head every second. A waiter that finds that it
- * is the head's turn looks again when all frozen waiters before it have lost their turns, at most 3
- * seconds later. So a lock stays free for at most 5 seconds, whichever processes are frozen.
+ * If the head is frozen, perhaps together with waiters after it, no event wakes the other waiters.
+ * So every waiter looks at the queue every two seconds, and the waiter right after the head looks
+ * every second. A waiter that finds that it is the head's turn looks again when all frozen waiters
+ * before it have lost their turns, at most 3 seconds later. So a lock stays free for at most 5
+ * seconds, whichever processes are frozen.
  *
  * The helper thread: the main thread starts it, and joins it before it acquires the lock, gives up
  * or runs a command. The descriptor belongs to the main thread; the helper thread uses it only in
@@ -91,9 +93,10 @@
 #define BLOCK (INT64_C(1) << 22)
 _Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
 
-/* The marks are behind all tickets. There is a byte for each pair of a waiter's number and a moment
- * (ms) at which a turn can begin. The moment is taken modulo MARKED_MS, so the bytes are used again
- * after 1.5 days. */
+/* A mark is a lock on one byte, by which a waiter shows that it has looked at the queue during the
+ * current turn. These bytes come after the bytes of all tickets. Each combination of a waiter's
+ * number and a millisecond in which a turn can begin has its own byte. The milliseconds are taken
+ * modulo MARKED_MS, so the bytes are reused after 1.5 days. */
 #define MARKS (LOCK_FILE_QUEUE + (INT64_C(1) << 60))
 #define MARKED_MS (INT64_C(1) << 27)
 
@@ -225,8 +228,8 @@ static int64_t mark_at(uint32_t ms, const struct ticket *ticket)
     return MARKS + ms % MARKED_MS * NUMBERS + ticket->number;
 }
 
-/* Marks the turn that began at `ms`, and removes the mark of an earlier turn. If this fails, the
- * waiter may lose its place. */
+/* Marks the turn that began at `ms`, to show that this waiter is alive, and removes its mark of an
+ * earlier turn. If this fails, the waiter may lose its place. */
 static void mark_turn(const struct lock_file *file, uint32_t ms, const struct ticket *own)
 {
     if (own->number > 0 && lock_file_set(file, F_UNLCK, MARKS, 0))
@@ -378,7 +381,8 @@ static int await_leave(int fd, int64_t number)
     if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
         return errno;
     lock.l_type = F_UNLCK;
-    (void)fcntl(fd, F_OFD_SETLK, &lock); /* cannot fail, because no lock is split */
+    /* Cannot fail: unlocking needs memory only if it splits a lock. */
+    (void)fcntl(fd, F_OFD_SETLK, &lock);
     return 0;
 }
 
@@ -390,8 +394,7 @@ int queue_count(const struct lock_file *file, const struct memory_entry *entry,
 
 /* --- waiting ----------------------------------------------------------------- */
 
-/* After an event the head requests the lock several times. These are the delays after each
- * refusal. */
+/* After an event the head requests the lock several times, with these delays in between. */
 static const struct duration ask_again_after[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };

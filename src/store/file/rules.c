@@ -200,8 +200,8 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
 /* --- whose turn it is ------------------------------------------------------------ */
 
 /* The word (`turn` in struct memory_entry) contains the head's number, whether the lock had room
- * for the head, and the time since when this has been so. The time is in milliseconds of the boot
- * clock of the first time namespace. It may wrap around: a word that is weeks old delays a waiter
+ * for the head, and the time at which this state began. The time is in milliseconds of the boot
+ * clock of the first time namespace, and may wrap around: a word that is weeks old delays a waiter
  * by at most two seconds. If the word contains no time, the head has lost its turn. All waiters
  * with lower numbers have lost their turns, too. A waiter that joins an empty queue resets the
  * word, which may come from an older dlock or be about tickets long gone. */

@@ -6,9 +6,9 @@
  * and the lock was not released, the run was lost. A lost run is recorded before its record is
  * removed. Orders of events:
  *
- *   A holder releases -> it records its run, marks or removes its record, and then unlocks its
- *     place -> a request with once_per, which is granted only in the critical section of the lock
- *     file, takes the run into account.
+ *   A holder releases -> it records its run, removes its record or marks it as released, and then
+ *     unlocks its place -> a request with once_per, which is granted only in the critical section
+ *     of the lock file, takes the run into account.
  *   The holder is killed after it has recorded its run, but before its record is gone -> the record
  *     looks like that of a lost run -> this run is already the last one recorded, and is not
  *     recorded again.
@@ -18,7 +18,8 @@
  *   The lock is taken away by force (--force-release) -> the process that does so records the run
  *     as lost -> the holder, which learns of it, does not record the run again.
  *   The file is removed by hand -> the holder records the run when it gives up the lock, unless a
- *     later run has ended; the next holder may be writing at that time (memory.c). */
+ *     later run has ended. The next holder may be writing at the same time; memory.c describes what
+ *     happens then. */
 #include "store/file/file_int.h"
 
 #include "process/procfs.h"
@@ -299,8 +300,9 @@ bool store_remove(struct lock_file *file)
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
-/* Tries flock(2), because flock(1) may have locked the file. Verifies the file first. This also
- * updates file->size: other processes may have written records beyond the size that we knew. */
+/* Tries flock(2), because flock(1) may have locked the file. Verifies the file first, which also
+ * updates file->size, because other processes may have written records beyond the size that we
+ * knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_verify(file, NULL) == LOCK_OK && queue_is_empty(file) &&
