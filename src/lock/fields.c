@@ -139,7 +139,7 @@ static void clear(const struct field *field, void *at)
         set_number(field, at, field->none);
 }
 
-/* Limits times, so that the sum of two cannot overflow: another program may have written them. */
+/* Limits times, which another program may have written, so that the sum of two cannot overflow. */
 static bool parse_number(const struct field *field, void *at, const char *value)
 {
     const int64_t century_ms = DURATION_FOREVER.ns / NS_PER_MS;

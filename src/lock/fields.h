@@ -1,12 +1,12 @@
 /* One codec for all data that stores keep and report. A table describes the members of a struct.
- * With its table, a struct can be read and written in these forms:
+ * With such a table, a struct can be converted to and from these forms:
  *
  *   lines   "NAME VALUE\n" for each field that has a value, for the records of holders and waiters
  *           in lock files and in Redis. Unknown names are skipped, so later versions can add fields
- *   row     the values in the order of the table, separated by tabs, for a run that is remembered.
+ *   row     the values in the order of the table, separated by tabs, for a remembered run.
  *           A row ends at a newline or at the end of the text
- *   list    the values in the order of the table, from the reply of a Redis script
- *   JSON    for --json
+ *   list    the values in the order of the table, from the reply of a Redis script (only read)
+ *   JSON    for --json (only written)
  *
  * In lines and rows, values are percent-encoded, so they contain no control characters. */
 #ifndef DLOCK_LOCK_FIELDS_H
@@ -21,9 +21,9 @@
 enum field_kind {
     FIELD_TEXT, /* char[] */
     FIELD_MODE, /* enum lock_mode, as its name; MODE_EXCLUSIVE if there is no value */
-    FIELD_END,  /* struct run_end, such as "status 7", without the time; RUN_NONE without a value */
-    FIELD_FLAG, /* bool: "1" if true, no value if false */
-    FIELD_INT,  /* int */
+    FIELD_END, /* struct run_end without ended_ms: "status 7", ...; RUN_NONE if there is no value */
+    FIELD_FLAG,     /* bool: "1" if true, no value if false */
+    FIELD_INT,      /* int */
     FIELD_NUMBER,   /* int64_t */
     FIELD_COUNT,    /* int64_t, a number of events; 0 if unknown */
     FIELD_MS,       /* int64_t, total milliseconds; 0 if unknown */

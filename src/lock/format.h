@@ -1,6 +1,6 @@
 /* The number of the format in which all stores write their data. In Redis, the data are the key
- * {K}:meta of each lock K, the records of waiters, and the records of holders that share a lock.
- * In files, they are the lock files and the table beside them.
+ * {K}:meta of each lock K, the records of waiters, and the records of holders that share a lock. In
+ * files, they are the lock files and, beside them, the file with the remembered runs.
  *
  * Each dlock reads all formats up to its own. When it acquires a free lock, it writes the data in
  * its own format, and from then on the lock refuses waiters of an older version. While the lock is

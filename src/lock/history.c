@@ -9,8 +9,8 @@
 
 /* --- the text ------------------------------------------------------------ */
 
-/* The length of the first rows of the text: at most `most` rows, all complete, that fit into `room`
- * bytes. */
+/* The length in bytes of the first complete rows of the text: at most `most` rows, which together
+ * fit into `room` bytes. */
 static size_t rows_within(const char *text, int most, size_t room)
 {
     size_t length = 0;

@@ -43,11 +43,11 @@ struct estimate {
 /* With fewer successful runs than this, there is no estimate. */
 enum { ESTIMATE_LEAST = 5 };
 
-/* Estimates when a run will end that began at since_ms (wall clock; 0: unknown) and is still
- * running at now_ms. The run is expected to last as long as the median or, if it has already lasted
- * longer, as long as p90. `ahead` is the number of waiters in front, each of which is expected to
- * hold the lock alone for as long as the median; -1 if the number is unknown, or if some of these
- * waiters will share the lock. */
+/* Estimates the end of a run that began at since_ms (wall clock; 0: unknown) and is still running
+ * at now_ms. The run is expected to last as long as the median or, if it has already lasted longer,
+ * as long as p90. `ahead` is the number of waiters in front, each of which is expected to hold the
+ * lock alone for as long as the median; -1 if the number is unknown, or if some of these waiters
+ * will share the lock. */
 struct estimate history_estimate(const struct typical *typical, int64_t since_ms, int64_t now_ms,
                                  int ahead);
 

@@ -50,11 +50,11 @@ enum refusal {
 /* The holder of a lock, as stored in records and shown to people. If it was read from a server or a
  * file, do not trust its text. */
 struct holder {
-    bool known;    /* false: another client holds the lock, and no details are known */
+    bool known;    /* false: a client that is not dlock holds the lock; no details are known */
     bool expires;  /* true if `left` is known */
-    bool shares;   /* the mode is not MODE_EXCLUSIVE: the lock may have several holders */
+    bool shares;   /* the mode is not MODE_EXCLUSIVE, so the lock may have several holders */
     bool detached; /* acquired with --acquire: no process holds the lock */
-    bool kept;     /* released, or the holder has ended: only --hold-at-least keeps others out */
+    bool kept; /* released, or the holder has ended, but --hold-at-least still keeps others out */
     enum refusal refusal;   /* why a request for the lock was refused */
     int ahead;              /* number of earlier waiters; -1: unknown */
     int slots, slots_taken; /* total and held slots; 0 unless the mode is MODE_SLOTS */
@@ -74,16 +74,16 @@ struct holder {
     struct typical typical; /* how long runs usually take; set if a request is refused */
 };
 
-/* The request to a backend. The strings belong to the caller and live as long as the backend
- * does. */
+/* A request to a backend to acquire a lock. The strings belong to the caller and live as long as
+ * the backend does. */
 struct lock_request {
     const char *name;
     const char *key;
     const char *token;
     const char *take_id; /* unique to this run; users may choose a token, so it may be reused */
     struct duration ttl;
-    /* If other servers of a quorum have already granted this lease: the end of the lease, which
-     * also limits the TTL that is sent. 0: a new lease. */
+    /* The end of the lease, if other servers of a quorum have already granted the lease; it also
+     * limits the TTL that is sent. 0: the lease is new. */
     struct deadline end;
     struct duration hold_at_least; /* how long others are kept out, even after a release */
     struct duration once_per;      /* refuse if the last success began within this time; 0: never */
@@ -95,7 +95,7 @@ struct lock_request {
     bool attended; /* a user is watching, so the displayed holder should be up to date */
     bool last; /* the caller gives up if refused; the store then counts a conflict or a timeout */
     struct duration waited; /* how long the caller has waited so far */
-    int64_t fence; /* with `end`: the lease's fencing token; else: proposed by a quorum, or 0 */
+    int64_t fence; /* the lease's fencing token (if `end` is set), a quorum's proposal, or 0 */
     struct holder self;
 };
 
@@ -104,7 +104,7 @@ struct lease {
     const char *key;
     const char *token;
     const char *take_id; /* "": unknown, so only the token shows that the lock is ours */
-    bool outside;        /* another process acquired the lock: its mode and hold are unknown */
+    bool outside;        /* another process acquired the lock, so mode and hold are unknown */
     enum lock_mode mode;
     int slots; /* number of slots, for MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
@@ -139,7 +139,7 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
 struct duration lease_grace(struct duration set, struct duration given);
 
 /* True if `set` is close to the TTL with which the lease was acquired. The two may differ slightly,
- * because a late check reports an extension as shorter. */
+ * because part of an extension has passed when a check reports what is left. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
@@ -180,7 +180,7 @@ void holder_fill_place(struct holder *holder);
  * namespace as the holder. The boot alone is not enough, because containers share it, dlock is pid
  * 1 in many of them, and two processes that start within 10 ms get the same start time. False if
  * the boot or the namespace is unknown, in the record or on this host. With a wrong "false", a
- * process merely waits. With a wrong "true", a process could take the holder for itself, and run
+ * process merely waits. With a wrong "true", a process could mistake the holder for itself, and run
  * without the lock. */
 bool holder_is_near(const struct holder *holder, const struct holder *self);
 

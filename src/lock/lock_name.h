@@ -17,15 +17,14 @@ enum {
  * and *why is a text that starts with `what` (such as "the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
-/* Sets key to PREFIX followed by NAME. Both fit, because both have passed lock_name_valid() (but
- * the prefix may be empty). */
+/* Sets key to PREFIX followed by NAME. The key has room for both, because each has passed
+ * lock_name_valid(), except that the prefix may be empty. */
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
 /* Makes the key of the lock's companion `part` (such as "meta"): {KEY}:PART, or {TAG}KEY:PART if
- * KEY contains the hash tag {TAG}. Redis Cluster puts KEY and its companion into the same slot. (If
- * KEY contains a '}' but no tag, the slots differ, which matters only in a Cluster. See "Hash tags"
- * in the Redis Cluster specification.) A companion begins with a brace; a lock's key does so only
- * if its prefix does. */
+ * KEY contains the hash tag {TAG}. Redis Cluster puts KEY and its companion into the same slot,
+ * except if KEY contains a '}' but no tag (see "Hash tags" in the Redis Cluster specification). A
+ * companion always begins with a brace. A lock's key begins with one only if its prefix does. */
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
 /* The name of the lock's file: the key percent-encoded, plus ".lock". If that is too long for a

@@ -14,7 +14,7 @@
 /* One of the holders of a lock. */
 struct lock_owner {
     char token[TOKEN_SIZE];
-    struct holder holder; /* `known` is false for another client's lock */
+    struct holder holder; /* `known` is false if a client that is not dlock holds the lock */
     int64_t fence;        /* 0: unknown */
     int slot;             /* -1: none */
     struct duration ttl;  /* TTL when the lock was acquired; 0: unknown */
@@ -48,12 +48,12 @@ struct lock_waiter {
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool unusable; /* another program uses the lock's keys; nothing else is known */
-    int64_t newer; /* the format, if newer than ours: nothing else is known; otherwise 0 */
+    int64_t newer; /* a format newer than ours (nothing else is then known), or 0 */
     bool locked;
-    enum lock_mode mode;       /* current mode; MODE_EXCLUSIVE if free, or held by another client */
+    enum lock_mode mode;       /* MODE_EXCLUSIVE if free, or held by a client that is not dlock */
     int slots;                 /* number of slots, for MODE_SLOTS; otherwise 0 */
     int waiters;               /* processes that wait for the lock; -1: unknown */
-    struct lock_waiter *queue; /* the first waiters that the store knows, in order */
+    struct lock_waiter *queue; /* the first known waiters, in the order of the queue */
     size_t queue_count;
     struct pause pause;
     struct lock_owner *owners; /* none if the lock is free */
@@ -77,8 +77,8 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what the state points to, and resets the state. */
 void lock_state_free(struct lock_state *state);
 
-/* Lists also show locks that cannot be used or have a newer format. So this returns LOCK_OK if a
- * look at such a lock failed (`looked` is LOCK_INVALID). Otherwise returns `looked`. */
+/* Converts `looked`, the result of a look at a lock, for a list. LOCK_INVALID becomes LOCK_OK if
+ * the lock is unusable or has a newer format, because lists also show such locks. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 

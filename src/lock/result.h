@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 enum lock_result {
-    LOCK_OK,          /* done: acquired, still ours, released */
-    LOCK_HELD,        /* another process holds the lock: wait or give up */
+    LOCK_OK,          /* success: the lock was acquired, is still ours, or was released */
+    LOCK_HELD,        /* another process holds the lock; the caller waits or gives up */
     LOCK_GONE,        /* the lock is no longer ours, and has no holder */
     LOCK_FOREIGN,     /* the lock is not ours: it is held under another owner token */
     LOCK_RELEASED,    /* the lock was ours, and was released with its owner token */

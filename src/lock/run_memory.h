@@ -1,8 +1,7 @@
 /* What a lock remembers of its runs: the last run, the last success, how many runs have failed or
  * were skipped since then, and a history. A run begins when the lock is acquired and ends when it
- * is released. A run whose end was never recorded counts as lost. Do not trust the text in it,
- * which other processes wrote. All times are on the clock of the host on which the run took
- * place. */
+ * is released. A run whose end was never recorded counts as lost. Do not trust the texts, which
+ * other processes wrote. All times are on the clock of the host on which the run took place. */
 #ifndef DLOCK_LOCK_RUN_MEMORY_H
 #define DLOCK_LOCK_RUN_MEMORY_H
 
@@ -24,7 +23,7 @@ enum run_how {
 struct run_end {
     enum run_how how;
     int code;         /* for RUN_STATUS and RUN_SIGNAL */
-    int64_t ended_ms; /* wall clock; 0: unknown, or (in a request to release) now */
+    int64_t ended_ms; /* wall clock; 0: unknown (in a request to release: now) */
 };
 
 struct run_record {
@@ -58,9 +57,10 @@ struct typical {
 
 struct run_memory {
     struct run_record last, success; /* end.how is RUN_NONE if no such run is known */
-    int64_t failures;        /* failures in a row; a RUN_ENDED neither counts nor ends the series */
-    int64_t runs, skipped;   /* since the last success */
-    int64_t needed_until_ms; /* until when --once-per needs `success` (wall clock); files only */
+    int64_t failures;      /* failures in a row; a RUN_ENDED neither counts nor ends the series */
+    int64_t runs, skipped; /* since the last success */
+    /* --once-per needs `success` until this time (wall clock). Only lock directories keep it. */
+    int64_t needed_until_ms;
     char history[HISTORY_SIZE];
 };
 
@@ -72,8 +72,8 @@ bool run_is_success(const struct run_end *end);
  * failures. */
 void run_memory_add(struct run_memory *memory, const struct run_record *run);
 
-/* For --once-per: true if the last success began less than `within` ago, by the wall clock. If it
- * seems to have begun in the future, because a clock is wrong, the distance from now counts. */
+/* For --once-per: true if the last success began less than `within` ago, by the wall clock. If the
+ * start seems to be in the future, because a clock is wrong, its distance from now counts. */
 bool run_began_within(const struct run_memory *memory, struct duration within);
 
 /* For --ran-within: like run_began_within(), but for the end of the last success. */

@@ -17,10 +17,10 @@
  *
  * If the command dies of a signal that dlock has also received, and that the command itself did not
  * send, dlock releases the lock and then dies of the same signal. Otherwise a shell would continue
- * its loop after Ctrl-C, and systemd would report a unit as failed that systemd itself has stopped.
- * dlock may learn of the command's end before it reads the signal. But the kernel sends a group's
- * signal to every process of the group before it reports that one of them has ended, so dlock reads
- * signals once more after the command's end.
+ * its loop after Ctrl-C, and systemd would report a failure of a unit that systemd itself has
+ * stopped. dlock may learn of the command's end before it reads the signal. But the kernel sends a
+ * group's signal to every process of the group before it reports that one of them has ended, so
+ * dlock reads signals once more after the command's end.
  *
  * A shell regards a job as stopped only when all its processes are stopped. So dlock stops itself
  * if the command has stopped and the stop was meant for the whole group: Ctrl-Z, an editor that
@@ -364,7 +364,7 @@ static void pass_on(struct child *child, const struct signal_event *event)
 
     if (child->ended || (event->typed && terminal_has_told(child, event->number)))
         return;
-    /* `fg` has continued the command, too; `kill -CONT` may have continued dlock alone. */
+    /* `fg` has also continued the command, but `kill -CONT` may have continued dlock alone. */
     bool again = event->number == SIGCONT && child->resumed;
     if (again)
         child->resumed = false;

@@ -20,8 +20,8 @@
  * children of init, and /proc no longer shows that they descend from dlock. The guard recognizes
  * dlock's descendants by one of two marks:
  *
- *   the guard has seen the process below dlock: the guard looks there from time to time, and
- *       remembers what it sees.
+ *   the guard has seen the process among dlock's descendants, which the guard lists from time to
+ *       time and remembers.
  *   the DLOCK_HELD of the process begins with the command's DLOCK_HELD, whose last line names this
  *   dlock's lock, and the process is no older than dlock.
  *
@@ -266,10 +266,10 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
     return getppid() == guard->dlock;
 }
 
-/* Adds to the tree the processes whose DLOCK_HELD marks them as descendants of the command. The
- * search takes time, so kill_all() first kills the processes that the guard has already seen.
- * Returns false if there is no /proc to search. Otherwise the guard would never end, and would keep
- * a file lock forever. */
+/* Searches /proc for processes whose DLOCK_HELD marks them as descendants of the command, and adds
+ * them to the tree. The search takes time, so kill_all() first kills the processes that the guard
+ * has already seen. Returns false if there is no /proc to search, because the guard would then
+ * never end, and would keep a file lock forever. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

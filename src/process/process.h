@@ -17,7 +17,7 @@
 struct command {
     const char *const *argv;
     const struct environment *environment;
-    const struct signals *signals; /* dlock reads signals for itself and for the command */
+    const struct signals *signals; /* dlock reads the signals, for itself and for the command */
     const struct messages *out;
     bool tree; /* run the command under a guard that misses no descendant (--tree) */
 };
@@ -72,14 +72,14 @@ void child_reap(struct child *child);
  * ended the command, because that may have happened during exec. */
 bool child_judge_start(const struct child *child, bool *started);
 
-/* Notices that the command has ended even if a debugger that traces it has yet to reap it. */
+/* Notices that the command has ended even if a debugger that traces it has not reaped it yet. */
 void child_find_unreaped(struct child *child);
 
 /* Reaps like child_reap(), then counts the remaining descendants that dlock can see. */
 struct tree_count child_left(struct child *child);
 
-/* Sends the signal to the command and to every descendant of ours that is found before
- * `until`, and continues the stopped ones; see tree_signal(). */
+/* Sends the signal to the command and to every descendant of dlock that is found before `until`,
+ * and continues the stopped ones; see tree_signal(). */
 void child_signal_tree(struct child *child, int number, struct deadline until);
 
 /* Passes the signals that were sent to dlock alone on to the command, within the limits of struct

@@ -7,14 +7,14 @@
 #include <limits.h>
 #include <stdatomic.h>
 
-/* Much more than the command's process needs until exec. The size is not a multiple of the page
- * size, so the used end of the stack shares a page with the members after it, which saves two page
- * faults. */
+/* The size of the stack: much more than the command's process needs until exec. The size is not a
+ * multiple of the page size, so the used end of the stack shares a page with the members after it,
+ * which saves two page faults. */
 enum { SPAWN_STACK = 10 << 10 };
 
 /* The state of the command, in memory that dlock shares with the command's process and with the
- * guard. Messages would not do, because they would be lost while the socket is full. All zero at
- * the start. */
+ * guard. Messages would not do, because they would be lost while the socket is full. All members
+ * are zero at the start. */
 struct guard_page {
     _Alignas(16) char stack[SPAWN_STACK]; /* of the command's process until exec; grows down */
     atomic_int exec_errno; /* written if the command's process fails to execute the command */

@@ -94,15 +94,15 @@ struct pids {
 bool pids_add(struct pids *pids, pid_t pid);
 bool pids_has(const struct pids *pids, pid_t pid);
 
-/* Lists the process and its ancestors, as far as they are visible. False if some may be missing:
- * one of them could not be read, perhaps because it has just ended. */
+/* Lists the process and its ancestors, as far as they are visible. False if some may be missing,
+ * because one of them could not be read (it may just have ended). */
 bool proc_list_ancestors(pid_t pid, struct pids *all);
 
 /* Adds each name in the directory that is a number above 0: processes in /proc, threads or
  * descriptors in its subdirectories. False if the directory cannot be read. */
 bool proc_list(const char *path, struct pids *all);
 
-/* Adds the children that the process has at this moment. `threads`: how many threads it has;
+/* Adds the children that the process has at this moment. `threads` is its number of threads;
  * 0: unknown. */
 void proc_children_list(pid_t pid, int threads, struct pids *children);
 

@@ -141,7 +141,7 @@ void signals_restore(const struct signals *signals)
     sigprocmask(SIG_SETMASK, &signals->original, NULL);
 }
 
-/* Delivers to this process a signal that may be blocked. */
+/* Delivers a signal to this process even if the signal is blocked. */
 static void deliver(int number, sigset_t *set)
 {
     sigemptyset(set);

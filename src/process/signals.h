@@ -23,9 +23,9 @@ struct signal_event {
     pid_t sender; /* 0: the kernel (alarm(2), a limit), or a process in another pid namespace */
 };
 
-/* Blocks the signals that would end dlock, except ignored ones and those of a fault, and opens the
- * descriptor that reports them. Also blocks SIGPIPE and SIGXFSZ, so that a write fails instead.
- * False with *why set. */
+/* Blocks the signals that would end dlock, except ignored ones and those that report a fault
+ * (SIGSEGV), and opens the descriptor that reports them. Also blocks SIGPIPE and SIGXFSZ, so that a
+ * write fails instead. False with *why set. */
 bool signals_open(struct signals *signals, struct errmsg *why);
 
 /* Call this before a command runs: from now on the descriptor also reports SIGCHLD and the signals

@@ -53,9 +53,9 @@
 
 /* --- the command's process until exec --------------------------------------- */
 
-/* raw() makes a system call, returns -errno if the call fails, and does not change errno. On other
- * processors, and with sanitizers, which keep more state for each thread, fork(2) creates the
- * process. Then the process has its own errno, so raw() may change errno. */
+/* raw() makes a system call, and returns -errno if the call fails. The first two versions do not
+ * change errno. The third version may. It is for other processors, and for sanitizers, which keep
+ * more state for each thread. There fork(2) creates the process, which then has its own errno. */
 #if defined __x86_64__ && defined __LP64__ && !defined SANITIZED
 enum { CAN_SHARE = true };
 static long raw(long number, long a, long b, long c)

@@ -1,12 +1,12 @@
 /* The order of the signals.
  *
- * A stop signal goes to parents before their children. If the child of a shell ended before the
- * signal had reached the shell, the shell would start its next command, which might outlive the
- * lock. So the parent gets the signal first: a shell without a trap dies of it, and a shell with a
- * trap runs the trap. All processes are found and pinned before the first is signalled, because a
- * process that ends leaves its children to another parent. Of two siblings, the younger is
- * signalled first: in a pipeline the younger one reads what the older one writes, and would mistake
- * the death of the older one for the end of the data.
+ * A stop signal (SIGTERM, as a rule) goes to parents before their children. If the child of a shell
+ * ended before the signal had reached the shell, the shell would start its next command, which
+ * might outlive the lock. So the parent gets the signal first: a shell without a trap dies of it,
+ * and a shell with a trap runs the trap. All processes are found, and pinned by pidfds, before the
+ * first is signalled, because a process that ends leaves its children to another parent. Of two
+ * siblings, the younger is signalled first: in a pipeline the younger one reads what the older one
+ * writes, and would mistake the death of the older one for the end of the data.
  *
  * A kill first freezes the processes, parents before their children, so that none can fork any
  * more, and then ends them in the same order. Before a stop signal, dlock does not freeze the
@@ -29,9 +29,9 @@
 
 enum {
     DEPTH_MOST = 128,  /* deeper than any intended tree; bounds the stack of a walk */
-    FREEZE_MOST = 200, /* after so many walks, kills a tree even if it still grows */
-    FIND_MOST = 4,     /* after so many walks, signals a tree even if it still grows */
-    LEFT_MOST = 10,    /* most walks that look for remaining processes */
+    FREEZE_MOST = 200, /* after so many walks, kills a tree even if it is still growing */
+    FIND_MOST = 4,     /* after so many walks, signals a tree even if it is still growing */
+    LEFT_MOST = 10,    /* the most walks that look for remaining processes */
 };
 
 /* Before a stop signal, tree_signal() starts walks only during this time. The last walk may end
@@ -191,9 +191,9 @@ static bool meets(struct tree *tree, struct process_id id)
 
 static void walk_below(struct walk *walk, const struct parent *parent);
 
-/* True if the process that was read as `child` is a child of `parent`. The parent is checked after
- * the child was read: a parent that still lives also lived when the child was read. If the parent
- * has ended, its children have become children of this process. */
+/* True if `child`, which was just read from /proc, is a child of `parent`. The parent is checked
+ * after the child was read: a parent that still lives also lived when the child was read. If the
+ * parent has ended, its children have become children of this process. */
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {

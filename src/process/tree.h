@@ -62,7 +62,7 @@ bool tree_has(const struct tree *tree, pid_t pid);
 /* The processes that a walk over the tree found alive. */
 struct tree_count {
     int found;
-    int ended;   /* had ended when the walk reached them, so it may have missed children */
+    int ended;   /* had ended when the walk reached them; their children may have been missed */
     pid_t first; /* one of those found, or 0 if there is none */
     bool known;  /* false: there is no /proc to walk. Then the first process of a pid namespace
                   * signals all other processes in the namespace. */
@@ -84,12 +84,12 @@ static inline bool tree_is_gone(const struct tree_count *left)
  * meanwhile; the next call finds it. The walks end at `until`, because a walk among many processes
  * that use the whole processor may last for seconds.
  *
- * SIGKILL ends all of them, even if they fork faster than they can be walked. All are stopped
+ * SIGKILL ends all of them, even if they fork faster than a walk can find them. All are stopped
  * first, parents before their children, until a walk finds no more than the one before. Then no
  * process can fork any more, and all are killed. If some processes could still fork, each kill
  * would only make room for a new process.
  *
- * In another process's tree, the head is signalled too. This process is never signalled. The
+ * This process is never signalled. In another process's tree, the head is signalled too, but the
  * walks miss a process that a member forks and orphans between two walks, and a daemon that left
  * the tree before the first walk. */
 struct tree_count tree_signal(struct tree *tree, int number, struct deadline until);

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 enum {
-    REPLY_MOST_BYTES = 1 << 24, /* per call; ten thousand holders need 4 MB */
+    REPLY_MOST_BYTES = 1 << 24, /* per call; a reply with ten thousand holders takes 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
 };
 
@@ -249,7 +249,7 @@ static void forget_listening(struct redis_listening *listening)
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(conn); /* a stray reply must not be taken for the next one */
+        redis_conn_read_messages(conn); /* a stray reply must not answer the next command */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
 
@@ -293,7 +293,7 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
                                                   : "not a master");
 }
 
-/* It does not matter if CLIENT SETNAME is refused: the name is only for CLIENT LIST. */
+/* It does not matter if CLIENT SETNAME is refused, because the name is only for CLIENT LIST. */
 static enum lock_result judge_greeting(struct redis_conn *conn, enum redis_greeting greeting,
                                        const redisReply *reply, struct errmsg *why)
 {

@@ -65,7 +65,9 @@ struct redis_conn {
     size_t out_used, out_size;
     redisReader *reader;
     struct redis_limits limits; /* limits of the reader */
-    size_t received; /* bytes received in this call; after it, bytes of an incomplete message */
+    /* During a call: the bytes received so far. After a call: the bytes of an incomplete
+     * message. */
+    size_t received;
 
     enum redis_greeting greetings[GREETINGS]; /* sent, but not answered yet */
     int greeting_count;
@@ -112,12 +114,13 @@ bool redis_conn_renew(const struct redis_conn *conn);
  *
  * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, an answer that makes no sense, or
  * more replies than commands; LOCK_REFUSED: the server does not accept clients like us;
- * LOCK_CANCELLED; LOCK_SYSTEM. Each of these failures closes the connection.
+ * LOCK_CANCELLED; LOCK_SYSTEM. Each of these failures closes the connection, except a refused
+ * greeting.
  *
- * Only a refused greeting leaves the connection open, and sets greeting_failed. The server has then
- * refused the login or the database (the result is redis_error_result()'s), or it is not the master
- * (LOCK_UNAVAILABLE). It may still have carried out the commands, in the database that was selected
- * before.
+ * A refused greeting leaves the connection open, and sets greeting_failed. Either the server has
+ * refused the login or the database (redis_error_result() gives the result), or the server is not
+ * the master (LOCK_UNAVAILABLE). The server may still have carried out the commands, in the
+ * database that was selected before.
  *
  * After any failure there are no replies, and conn->sent says whether the server may have carried
  * out the commands. */
@@ -145,10 +148,10 @@ void redis_conn_read_messages(struct redis_conn *conn);
  * hiredis 0.14 reads only RESP2. In RESP2, the server sends messages only to a subscribed
  * connection, and a subscribed connection cannot run scripts. So each call sends two things in one
  * write: UNSUBSCRIBE, and a transaction (MULTI ... EXEC) that runs the script and subscribes again.
- * The script sees all touches before it runs. Because the script reads the key, the server reports
- * the next touch, except by the script itself (NOLOOP). (Since Redis 6.0, a script that reads one
- * of its keys counts as a reader of all of them.) No touch can come between the script and
- * SUBSCRIBE, however the network splits the write.
+ * The script sees the effect of all earlier touches. Because the script reads the key, the server
+ * reports the next touch, except a write by the script itself (NOLOOP). (Since Redis 6.0, a script
+ * that reads one of its keys counts as a reader of all of them.) No touch can come between the
+ * script and SUBSCRIBE, however the network splits the write.
  *
  * dlock does not test permissions in advance. If the server refuses a command:
  *

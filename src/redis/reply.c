@@ -11,7 +11,9 @@
  * and its arrays are nested three deep. */
 enum {
     REPLY_MOST_ELEMENTS = 1 << 18, /* each takes a few bytes in a reply, but 100 in memory */
-    REPLY_MOST_DEPTH = 7, /* limit of hiredis 0.14; 1.x has none, and frees replies by recursion */
+    /* This is the limit of hiredis 0.14. hiredis 1.x has no limit, although it frees replies by
+     * recursion. */
+    REPLY_MOST_DEPTH = 7,
 };
 
 static int depth(const redisReadTask *task)
@@ -102,7 +104,7 @@ const char *redis_reply_text(const redisReply *element)
 
 /* --- errors --------------------------------------------------------------
  *
- * Errors are recognized by the code, or by the words right after "ERR". Text further on is
+ * Errors are recognized by the code, or by the words right after "ERR". Any text after that is
  * ignored, because it includes names of keys and hosts. */
 
 static const char place[] = "@user_script:";
@@ -173,8 +175,9 @@ void redis_error_text(const char *error, char *text, size_t size)
     snprintf(text, size, "%.*s", (int)length_without_place(error), error);
 }
 
-/* Servers before Redis 7.2 do not name the command of a script that they refuse, and no server
- * names a command that it does not know. They only name the line, as "@user_script:31". */
+/* Servers before Redis 7.2 do not name a command that they refuse in a script. No server names a
+ * command in a script that it does not know. Such an error names only the line of the script, as
+ * "@user_script:31". */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size)
 {
     const char *mark = NULL;
@@ -292,8 +295,9 @@ static bool says(const char *error, const char *words)
 }
 
 /* Drops all arguments in "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'",
- * because the server truncates a long password. In other errors, hides only the complete password.
- * A very short password is not hidden, because it could be part of a word such as "unknown". */
+ * because the server may have truncated the password. In other errors, hides only the complete
+ * password. A very short password is not hidden, because it could be part of a word such as
+ * "unknown". */
 void redis_error_hide_login(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };

@@ -47,7 +47,7 @@ bool redis_reply_is_message(const redisReply *reply);
 bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
 
 /* The longest time accepted from a server, a century in milliseconds. Another client may have set
- * an expiry that no clock on this host can count to. */
+ * an expiry so late that no clock on this host can represent the time. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
 
 /* Reads a whole number from least to most, sent as text or as an integer; "" is 0. */
@@ -80,9 +80,9 @@ bool redis_error_command(const char *error, const char *script, char *command, s
  * error. */
 void redis_error_hide_login(const struct redis_url *url, char *error);
 
-/* Explains an error for which redis_error_result() returns LOCK_REFUSED: *why says what the server
- * refused to which user, and what helps. `script` is the text of the refused script, and `keys`
- * describes its keys for people. Both are NULL if the refused command is not a script. */
+/* Explains an error for which redis_error_result() returns LOCK_REFUSED: *why names the user and
+ * what the server refused, and suggests a remedy. `script` is the text of the refused script, and
+ * `keys` describes its keys for people. Both are NULL if the refused command is not a script. */
 void redis_error_explain(const struct redis_url *url, const char *script, const char *keys,
                          const char *error, struct errmsg *why);
 

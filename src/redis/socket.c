@@ -153,14 +153,14 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
 
 enum { LATE_MOST = 64 };
 
-enum { TLS_ALERT = 21 }; /* first byte of a TLS alert (RFC 8446, 5.1); no Redis reply has it */
+enum { TLS_ALERT = 21 }; /* first byte of a TLS alert (RFC 8446, 5.1), never of a Redis reply */
 
-/* If a server disappears silently, the kernel reports that after 9 s: KEEP_IDLE_S, and KEEP_COUNT
- * lost probes. This is less than the longest interval between two checks (10 s), and much less than
- * the interval at which a waiter with notifications asks again. TCP_USER_TIMEOUT limits how long
- * sent bytes may stay unacknowledged, and also overrides TCP_KEEPCNT (tcp(7); "When TCP sockets
- * refuse to die", blog.cloudflare.com). If UNACKNOWLEDGED_MS were shorter than KEEP_IDLE_S, one
- * lost probe would end the connection. */
+/* If a server disappears silently, the kernel reports that after 9 s (KEEP_IDLE_S, then KEEP_COUNT
+ * lost probes). This is less than the longest interval between two checks (10 s), and much less
+ * than the interval at which a waiter with notifications asks again. TCP_USER_TIMEOUT limits how
+ * long sent bytes may stay unacknowledged, and also overrides TCP_KEEPCNT (tcp(7); "When TCP
+ * sockets refuse to die", blog.cloudflare.com). If UNACKNOWLEDGED_MS were shorter than KEEP_IDLE_S,
+ * one lost probe would end the connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -216,7 +216,8 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
 }
 
 /* If this process was frozen, the answer may have arrived long before the deadline passed. So dlock
- * may still read a few times after the deadline, but not forever: a peer may send without pause. */
+ * may still read a few times after the deadline, but not forever, because a peer may send without
+ * pause. */
 static bool is_too_late(struct redis_socket *sock, struct bound bound)
 {
     sock->late = deadline_passed(bound.until) ? sock->late + 1 : 0;
@@ -335,9 +336,9 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
         if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    /* A missing file permission on a Unix socket is a refusal. Other errors may be temporary: a
-     * firewall may reject one of several addresses. EAGAIN means that the queue of a Unix socket is
-     * full, and poll(2) cannot wait for that queue. */
+    /* A missing file permission on a Unix socket is a refusal. Other errors may be temporary:
+     * for example, a firewall may reject one of several addresses. EAGAIN means that the queue of a
+     * Unix socket is full, and poll(2) cannot wait for that queue. */
     if (result == LOCK_OK && error != 0) {
         bool refused = !sock->is_tcp && (error == EACCES || error == EPERM);
         result = errmsg_fail(why, refused ? LOCK_REFUSED : LOCK_UNAVAILABLE, "%s", strerror(error));

@@ -56,7 +56,7 @@ static redisReply *take_over(redisReply **reply)
 struct attempt {
     struct redis_conn *conn;
     struct redis_channels channels;    /* the channels to subscribe to */
-    struct errmsg no_touches, no_wake; /* the first refusal of each; "": not refused */
+    struct errmsg no_touches, no_wake; /* the first refusal of each kind, or "" */
     bool pass; /* one of the refusals is temporary, so learn() does not remember any of them */
     redisReply *reply; /* the script's reply; NULL: the script has not run */
     struct errmsg *why;
@@ -74,7 +74,7 @@ static void note_refusal(struct attempt *attempt, struct redis_channels of, cons
 }
 
 /* Remembers what the server does not permit. A refusal by a server that is loading or busy does not
- * count: such a server refuses everything for a while. */
+ * count, because such a server refuses everything for a while. */
 static void learn(const struct attempt *attempt)
 {
     struct redis_listening *listening = &attempt->conn->listening;

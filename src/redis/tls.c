@@ -1,7 +1,7 @@
 /* A session sends and receives through our own BIO, which sends with MSG_NOSIGNAL. OpenSSL's BIO
  * for sockets uses write(2), which causes SIGPIPE if the server has gone. That signal would end
  * dlock, unless dlock was started with SIGPIPE ignored. (A pair of memory BIOs would also work, but
- * with one more copy, and with a second place in which bytes wait that poll(2) does not report.)
+ * would copy all data once more, and would be a second buffer whose bytes poll(2) does not report.)
  *
  * Only one thread at a time uses a context and its sessions: the thread that has the connection
  * (run/watch.c). The command's process uses no session, because it only executes a program. The

@@ -49,7 +49,7 @@ ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, siz
 short redis_tls_events(const struct redis_tls_session *session);
 
 /* LOCK_REFUSED if we do not accept the server's certificate, or if the server does not accept ours
- * or requires one. The server's refusal may not arrive before the first read. Otherwise
+ * or requires one. The server's refusal may arrive as late as the first read. Otherwise
  * LOCK_UNAVAILABLE. */
 enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why);
 
@@ -63,7 +63,7 @@ struct redis_tls_facts {
     int certificates;  /* length of the chain, with a trusted issuer's certificate at its end */
     char subject[256]; /* of the server certificate, as "/CN=..." */
     char issuer[256];  /* of the last certificate of the chain */
-    int days;          /* until the first certificate expires */
+    int days;          /* days until the earliest expiry in the chain */
 };
 
 /* Fills in the facts. May be called only after the handshake. */

@@ -53,7 +53,7 @@ struct redis_settings {
     const char *password_file; /* NULL: none */
     const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;                  /* how many replicas must confirm an acquired lock */
-    bool one_of_several; /* one server of a quorum; dlock asks all of them at the same time */
+    bool one_of_several; /* one server of a quorum, whose servers dlock asks at the same time */
 };
 
 /* Which setting cannot be used. The caller knows where each setting comes from. */
