@@ -30,8 +30,8 @@ static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
 /* Limits the requests that follow notifications, because other processes can cause notifications as
- * often as they like. On average, such requests are at least notice_interval apart. A burst of
- * requests may be ahead of that average by notice_burst. */
+ * often as they like. On average, such requests are at least notice_interval apart. In a burst,
+ * requests may come earlier than this average allows, but by notice_burst at most. */
 static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
 /* How long dlock retries a release; after that the lease expires by itself. No attempt starts in
@@ -40,9 +40,9 @@ static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = 
  * gave in an earlier attempt. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-/* Limits for a release after the end of the lease, when the release matters little. At the first
- * limit, dlock gives up the attempt that is under way and makes one more over another connection.
- * At the second limit, dlock gives up that attempt too. */
+/* Limits for a release after the end of the lease, when the release matters little. After
+ * under_way_limit, dlock gives up the attempt that is under way and makes one more over another
+ * connection. After once_more_limit, dlock gives up that attempt too. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
 /* --- opening and closing --------------------------------------------------- */
@@ -88,8 +88,8 @@ struct wait {
     struct deadline start;
     struct deadline tried;    /* when this try started */
     struct duration interval; /* between requests for a lock that is held */
-    struct deadline heeded;   /* a token bucket: requests after notifications have used the time
-                               * until then */
+    struct deadline heeded;   /* a token bucket: each request after a notification moves this time
+                               * forward by notice_interval */
     bool uncalled;            /* dlock has reported that the store cannot notify it */
     /* Results: */
     struct holder holder; /* set on LOCK_HELD */

@@ -22,12 +22,13 @@ enum outer_lock {
 struct acquisition {
     /* Set by the caller: */
     struct messages *out;
-    const char *undone; /* for messages if the lock was not acquired: "the command was not run" */
+    const char *undone; /* says in failure messages what was not done: "the command was not run" */
     char key[LOCK_KEY_SIZE];
     struct lock_request request; /* all members except those that acquisition_open() sets */
     struct awaited_lock awaited;
     bool waits_forever;
-    struct duration wait;      /* the longest wait; 0: only briefly, for a guard of --attach */
+    struct duration wait;      /* the longest wait; 0 (-n): dlock waits only for a guard of
+                                * --attach, and only briefly */
     struct duration retry_for; /* how long dlock retries a store that is down, within `wait` */
     int conflict_status;
     const char *lock_dir; /* NULL: the default */
@@ -36,7 +37,8 @@ struct acquisition {
     struct backend *backend; /* used by acquisition_take(), closed by acquisition_close(); NULL: not
                               * open */
     const char *kind;        /* the kind of store; NULL: not chosen yet */
-    char *where; /* the store as in DLOCK_HELD, freed by acquisition_close(); NULL: use `kind` */
+    char *where; /* the store as DLOCK_HELD names it, freed by acquisition_close(); NULL: `kind` is
+                  * used instead */
 
     /* Set by run/acquisition.c: */
     struct signals signals;
@@ -46,8 +48,10 @@ struct acquisition {
     struct lease lease;
     struct duration waited;
     enum outer_lock outer;
-    struct pids ancestors; /* the ancestors of the process that the lock is for, once listed */
-    bool searched;         /* dlock has already looked for ancestors' shares and attached locks */
+    struct pids ancestors; /* the ancestors of the process that the lock is for; empty until dlock
+                            * lists them */
+    bool searched;         /* dlock has already looked for attached locks, and for an ancestor's
+                            * share of the lock */
     bool gave_back; /* dlock gave back a lock that was granted too late; the store may not have
                      * received the release, so the lock may still be held */
     int ended_by;   /* the signal that ended the wait, or 0 */
@@ -71,10 +75,10 @@ bool acquisition_is_for_us(const struct acquisition *lock);
  * shared request. */
 void acquisition_found_outer(struct acquisition *lock, enum lock_mode mode, int slots);
 
-/* Acquires the lock, and waits for it as long as the caller has set. If an ancestor holds the lock,
- * only sets `outer`. False: the failure has been reported and *status is the exit status, or
- * `ended_by` is the signal that ended the wait. If cancel_fd ended the wait without a signal, the
- * process that the lock was to be attached to has ended. */
+/* Acquires the lock, and waits for it as long as `wait` and `waits_forever` allow. If an ancestor
+ * holds the lock, only sets `outer`. False: the failure has been reported and *status is the exit
+ * status, or `ended_by` is the signal that ended the wait. If cancel_fd ended the wait without a
+ * signal, the process that the lock was to be attached to has ended. */
 bool acquisition_take(struct acquisition *lock, int *status);
 
 /* Releases the lock, with retries for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,

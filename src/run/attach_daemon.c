@@ -15,7 +15,8 @@
  *   4. dlock is killed before the guard has reported -> the caller assumes that dlock has not
  *      acquired the lock. The guard finds that nobody reads the pipe, and releases the lock.
  *   5. dlock is killed after the guard has reported -> the guard holds the lock as long as the
- *      target lives. The caller sees that dlock failed, and its `|| exit` ends the target.
+ *      target lives. If the target is the caller, and exits when dlock fails (`dlock ... || exit`),
+ *      the guard then releases the lock.
  *
  * Orders at the end:
  *   1. The target ends first -> the guard releases the lock at once, even if descendants of the
@@ -35,9 +36,10 @@
  *
  *   the caller ends before getppid() -> our parent is now pid 1, which dlock accepts only as
  *       --attach=1, or a subreaper (a service manager), which is in another session than dlock
- *   the caller ends before pidfd_open() -> there is no such process; or another process has
- *       got the pid, but getppid() now returns a different pid
- *   the caller ends later -> the pidfd is readable
+ *   the caller ends before pidfd_open() -> pidfd_open() fails; or another process has got the
+ *       pid, which dlock notices because getppid() now returns a different pid
+ *   the caller ends later -> the pidfd becomes readable, which shows dlock or the guard that the
+ *       target has ended
  */
 #include "run/attach_daemon.h"
 

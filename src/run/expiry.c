@@ -39,8 +39,8 @@ static struct dates dates_of(const struct expiry *end)
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
 
 /* Writes "the lease of 1h" or, if another process changed the lease, the length that the lease was
- * last set to. That length is rounded: the store reports the change a moment later, so the length
- * appears slightly too short. Returns text. */
+ * last set to. That length is rounded, because dlock learns of the change a moment later and
+ * then sees a slightly shorter length. Returns text. */
 static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];

@@ -57,7 +57,7 @@ struct expiry {
     bool released; /* released with the owner token: the worker runs on without the lock */
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
-    /* run/expiry.c's own: */
+    /* Private to run/expiry.c: */
     int notes;               /* how many messages of the watch were printed */
     struct deadline kill_at; /* when STOPPING becomes KILLING */
     struct deadline give_up; /* when KILLING is given up */
@@ -88,8 +88,8 @@ bool expiry_gives_up(const struct expiry *end);
 void expiry_say_left(const struct expiry *end, struct tree_count left);
 
 /* Called when the worker has ended. If dlock did not stop the worker, reports whether it ended too
- * late: after the loss of the lock, or after the end of the lease by the boot clock. (dlock did not
- * see the end of the lease in time if dlock was frozen.) */
+ * late: after the loss of the lock, or after the end of the lease by the boot clock. (If dlock
+ * was frozen, it may not have seen the end of the lease in time.) */
 void expiry_judge(struct expiry *end);
 
 #endif

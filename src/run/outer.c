@@ -11,7 +11,7 @@
  *   --attach in a script               the record (see below), or the holder's process, which is
  *                                      the script
  *   --attach=PID, dlock under PID      the same
- *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take any more
+ *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take id any more
  *   the same, but the store is down    nothing, unless an ancestor has added the line
  *
  * A record describes a lock of --attach. It is the file DIR/.attached-PID-ID in the lock directory,
@@ -100,8 +100,8 @@ bool held_next(const char **at, struct held *held)
     return true;
 }
 
-/* Moves on to the next ancestor that is a dlock. The name of its program is the same as that of
- * this process, or begins with "dlock", as another build may. */
+/* Moves on to the next ancestor that is a dlock. An ancestor counts as a dlock if its program has
+ * the same name as this process, or a name that begins with "dlock" (such as another build). */
 static bool next_dlock(struct proc_ancestry *at, const struct proc_stat *self)
 {
     while (proc_next_ancestor(at))
@@ -241,8 +241,8 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
     if (ended && has_ended_one(locks, pid))
         return false;
     if (locks->count < FOUND_MOST &&
-        proc_descends_from(getpid(), target)) /* or is the target, because a script can execute
-                                               * dlock */
+        proc_descends_from(getpid(), target)) /* also true if this process is the target,
+                                               * because a script can execute dlock */
         add(locks, &found);
     bool over = proc_life(target) == PROCESS_ENDED;
     locks->ending |= over && !ended;

@@ -1,7 +1,7 @@
 /* The locks that this process runs under. Three sources describe them: DLOCK_HELD in the
  * environment, set by an ancestor dlock; a file, written by a guard of --attach; and the store,
- * which names the process of a holder. The first two may be out of date: only the store knows
- * whether such a lock is still held. */
+ * which names the process of a holder. The first two may be out of date, because only the
+ * store knows whether such a lock is still held. */
 #ifndef DLOCK_RUN_OUTER_H
 #define DLOCK_RUN_OUTER_H
 
@@ -18,7 +18,7 @@
 struct held {
     const char *store;   /* in struct outer_locks, a copy; otherwise part of the text that was
                           * read */
-    size_t store_length; /* 0: none */
+    size_t store_length; /* 0: the line names no store */
     char backend[16];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
@@ -62,8 +62,8 @@ bool outer_is_ending(const char *lock_dir);
 /* Asks the store whether the lock of a line of DLOCK_HELD is still held. LOCK_OK: the take that the
  * line names holds the lock `key`, and *lease is what the store reports. (If the backend has only
  * one lock, the key in the line may differ.) LOCK_GONE: the line is about another lock. Otherwise,
- * returns a result of backend->check(), which does not confirm a lock that has ended or is on
- * another server. */
+ * returns a result of backend->check(), which says why the store does not confirm the lock: for
+ * example, the lock has ended or is on another server. */
 enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
                              struct lease *lease, struct bound bound, struct errmsg *why);
 

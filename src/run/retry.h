@@ -14,8 +14,8 @@ struct retries {
     struct deadline end;       /* no try starts after this time */
     struct deadline limit;     /* a try ends by then, but gets at least a second; NEVER: no limit */
     int cancel_fd;             /* when readable, ends a try or a pause; -1: none */
-    struct duration pause, pause_most; /* the first and the longest pause between tries; each is
-                                        * twice the last one, and jittered */
+    struct duration pause, pause_most; /* the first and the longest pause between tries; each
+                                        * pause is twice the previous one, with jitter */
     struct progress *view;             /* shows the outage; NULL: it is not shown */
     int timer_fd;                      /* the timer for the pauses; -1: there was no pause yet */
     /* Results, of the last retry(): */
@@ -29,7 +29,7 @@ struct retries {
  * LOCK_CANCELLED. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
-/* Returns the settings for retries with the usual pauses that are limited only by `retry_for`. */
+/* Returns settings with the usual pauses and with no limit except `retry_for`. */
 struct retries retries_for(struct duration retry_for, int cancel_fd);
 void retries_close(struct retries *tries);
 
@@ -41,8 +41,7 @@ typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *
  * pause. */
 enum lock_result retry(struct retries *tries, attempt *ask, void *data, struct errmsg *why);
 
-/* Like retry(), for an action, with the usual pauses, limited only by `retry_for`. *why also says
- * how often dlock tried. */
+/* Like retry(), but with the settings of retries_for(). *why also says how often dlock tried. */
 enum lock_result retry_action(attempt *ask, void *data, struct duration retry_for, int cancel_fd,
                               struct errmsg *why);
 

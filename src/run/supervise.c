@@ -15,11 +15,11 @@
  *   1. Has the worker ended? A command is reaped first, so that a command that has ended by
  *      itself is not reported as stopped.
  *   2. run/expiry.c warns, stops or kills, by the boot clock and the watch's verdict. This
- *      takes precedence over what follows, even after a freeze or a stop.
+ *      takes precedence over what follows, even after dlock was frozen or stopped.
  *   3. The worker's attend() handles signals, heartbeats and job control. For each of these, it
  *      reads a limited number of events (struct drain), so that none delays the others.
- *   4. The loop waits for the next event, unless step 3 has read that a child has changed.
- *      That change may have come after step 1, so the next turn starts at once.
+ *   4. The loop waits for the next event, unless step 3 has learnt that a child has changed its
+ *      state. That may have happened after step 1, so the next turn then starts at once.
  *
  * Orders in which the worker and the lease can end:
  *

@@ -43,7 +43,7 @@ struct supervised_command {
     struct command command;
     struct expiry_plan end;
     const struct watchdog *heartbeat; /* the command's heartbeat; its fd is -1 if there is none */
-    /* run/supervise.c's own: */
+    /* Private to run/supervise.c: */
     struct supervision supervision; /* its `due` is the time at which the watch starts */
     struct child child;
     struct deadline look_at; /* when dlock must check the lease itself if the watch has not
@@ -54,8 +54,8 @@ struct supervised_command {
 
 struct outcome {
     bool started;  /* false: nothing was run, and `error` or `signalled` says why */
-    int signalled; /* the signal by which dlock must end: it came before the start, or it came to
-                    * dlock and to the command and ended the command; 0: no signal */
+    int signalled; /* the signal by which dlock must end, or 0. The signal came before the command
+                    * started, or it came to both dlock and the command and ended the command */
     struct errmsg error;
     int exec_error;  /* the errno if the command could not be executed */
     int status;      /* the command's status from waitpid(2) */

@@ -190,7 +190,8 @@ static struct duration grace_of(const struct watch *watch)
     return lease_grace(watch->lease.set, watch->grace);
 }
 
-/* When the watch looks for the last time before the stop, unless the lease changes. */
+/* When the watch asks the store for the last time before the command is stopped. This time moves if
+ * the lease changes. */
 static struct deadline stop_time(const struct watch *watch)
 {
     return deadline_minus(watch->lease.deadline, grace_of(watch));
@@ -271,8 +272,9 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
 }
 
 /* Asks the store once, for at most `most`. Returns when the next look is due, at most `most` from
- * now; NEVER: no further look. A look after the last one before the stop changes nothing: the main
- * thread is already stopping the command, or has warned that the command runs on. */
+ * now; NEVER: no further look. After the last look before the stop, further looks change
+ * nothing, because the main thread is stopping the command, or has warned that the command runs
+ * on. */
 static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};

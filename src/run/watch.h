@@ -34,7 +34,7 @@ bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to);
 
 enum watch_verdict {
     WATCH_HELD,     /* as far as is known, we hold the lock until the deadline */
-    WATCH_ENDING,   /* at the last look before the end of the lease, nobody had extended it */
+    WATCH_ENDING,   /* the last check before the stop did not show that the lease was extended */
     WATCH_LOST,     /* the store reports that the lock is no longer ours */
     WATCH_RELEASED, /* the lock was released with its owner token, usually by the command */
 };
@@ -47,7 +47,7 @@ struct watch_state {
     struct errmsg why;  /* the reason for WATCH_LOST or WATCH_RELEASED, or for WATCH_ENDING if the
                          * store does not answer */
     struct errmsg note; /* the last message for -v */
-    int notes;          /* how many such messages there were */
+    int notes;          /* how many messages for -v there have been */
 };
 
 /* Which thread has the backend. */
@@ -61,15 +61,15 @@ struct watch {
     /* Set by the caller: */
     struct backend *backend;
     struct lease lease;    /* a copy that belongs to the thread that has the backend */
-    struct duration grace; /* from the last look to the deadline; negative: see lease_grace() */
-    const struct watchdog *heartbeat; /* its socket is read before the last look; its fd is -1 if
-                                       * there is none */
-    const struct notify *notify;      /* gets the messages from the heartbeat's socket */
-    /* run/watch.c's own: */
+    struct duration grace; /* from the last check to the deadline; negative: see lease_grace() */
+    const struct watchdog *heartbeat; /* its socket is read before the last check; its fd is -1
+                                       * if there is none */
+    const struct notify *notify;      /* receives what the command sends to the socket */
+    /* Private to run/watch.c: */
     atomic_int owner; /* enum watch_owner */
     int news_fd;      /* tells the main thread that the state has changed */
     int quit_fd;      /* tells the watch thread to quit */
-    atomic_bool quit; /* also tells the watch thread to quit, in case it cannot poll quit_fd */
+    atomic_bool quit; /* also tells the watch thread to quit, in case poll(2) of quit_fd fails */
     int beat_fd;      /* tells the watch thread that the command is making progress */
     int store_fd;     /* the watch thread's copy of the backend's descriptor for news */
     bool beat;        /* a heartbeat has come that the watch thread has not acted on yet */
@@ -86,7 +86,7 @@ struct watch {
  * *watch points to must not move. Returns LOCK_OK, or LOCK_SYSTEM with *why set and nothing left
  * open. */
 enum lock_result watch_open(struct watch *watch, struct errmsg *why);
-/* Ends the watch thread if it is running, without letting it wait any longer, and closes
+/* Ends the watch thread at once if it is running, even in the middle of a wait, and closes
  * everything. */
 void watch_close(struct watch *watch);
 
@@ -102,15 +102,15 @@ struct deadline watch_look_alone(struct watch *watch);
 /* Returns the current state. After this, news_fd is readable only if the state changes again. */
 struct watch_state watch_read(struct watch *watch);
 
-/* Reports a heartbeat of the command: the watch thread extends the lease to last for its TTL from
- * now. */
+/* Reports a heartbeat of the command. The watch thread then extends the lease, so that at least its
+ * TTL is left. */
 void watch_beat(const struct watch *watch);
 
 /* Takes the backend back. Waits for the thread only if the thread is using the backend at this
  * moment; a sleeping thread ends only in watch_close(). Returns the last state. */
 struct watch_state watch_take(struct watch *watch);
 
-/* The time before the deadline by which the watch must have the answer to its last look. Until
+/* The time before the deadline by which the watch must have the answer to its last check. Until
  * then, the main thread lets the watch decide whether the command is stopped. */
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
 

@@ -46,13 +46,14 @@ struct bound {
 /* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
-/* The same bound, but ending `each` from now: for the next of several calls. */
+/* Returns a bound that ends `each` from now, with the same cancel_fd: for the next of several
+ * calls. */
 struct bound bound_again(struct bound bound, struct duration each);
 
-/* The same bound, but for only one of `shares` equal parts of the remaining time. */
+/* Returns the same bound, shortened to one of `shares` equal parts of the remaining time. */
 struct bound bound_share(struct bound bound, int shares);
 
-/* The same bound, but ending at most `most` from now. */
+/* Returns the same bound, but it ends no later than `most` from now. */
 struct bound bound_within(struct bound bound, struct duration most);
 
 struct deadline deadline_now(void);
@@ -145,9 +146,9 @@ static inline int64_t wall_at_ms(struct deadline d)
  * the buffer is too small. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
 
-/* Writes wall_ms in the local time of this host: "03:59:58 +0100", preceded by the date if that is
- * not today's. Writes "" if the buffer is too small or the calendar cannot represent the time. The
- * first call reads the time zone file. */
+/* Writes wall_ms in the local time of this host: "03:59:58 +0100", preceded by the date if the
+ * date is not today's. Writes "" if the buffer is too small or the calendar cannot represent the
+ * time. The first call reads the time zone file. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
 /* Like wall_format_local(), but writes "today 03:59:58 +0100" if wall_ms is on the same day as
@@ -188,7 +189,7 @@ char *duration_rounded(struct duration d, char *text, size_t size);
  * whole minutes from ten minutes on. */
 char *duration_about(struct duration d, char *text, size_t size);
 
-/* A buffer size that is enough for each of these functions. */
+/* A buffer of this size is large enough for each function that writes a duration. */
 #define DURATION_TEXT_SIZE 48
 
 #endif

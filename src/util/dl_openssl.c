@@ -56,7 +56,8 @@ struct function {
 static const struct function crypto_functions[] = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)};
 static const struct function ssl_functions[] = {OPENSSL_SSL_FUNCTIONS(FUNCTION)};
 
-/* The whole process has one table, because it has one copy of the libraries. */
+/* The functions that have been loaded. They are shared by the whole process, because it loads each
+ * library only once. */
 static struct openssl functions;
 
 static bool missing(const char *what, struct errmsg *why)
@@ -108,8 +109,8 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
     if (!is_open[OPENSSL_CRYPTO]) {
         if (!load(OPENSSL_CRYPTO, what, why))
             return false;
-        /* OpenSSL's clean-up at exit only takes time. A thread that looks up a host name may also
-         * still be running then. */
+        /* Skips OpenSSL's clean-up at exit, because it only takes time, and because a thread that
+         * looks up a host name may still be running then. */
         if (functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
             errmsg_set(why, "%s needs OpenSSL 3, but OpenSSL failed to initialize", what);
             return false;

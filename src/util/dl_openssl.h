@@ -1,4 +1,4 @@
-/* OpenSSL 3, opened only if TLS or a hashed name needs it, because loading it takes as long as the
+/* Loads OpenSSL 3, but only if TLS or a hashed name needs it, because loading takes as long as the
  * rest of a short run. Nothing else in the program calls dlopen(3). A static build contains
  * OpenSSL. */
 #ifndef DLOCK_UTIL_DL_OPENSSL_H
@@ -39,7 +39,7 @@ struct openssl {
 };
 #undef OPENSSL_MEMBER
 
-enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto; libcrypto and libssl */
+enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* TLS needs both libraries */
 
 /* Opens the libraries of this part that are not open yet. They stay open as long as the process
  * lives. Must be called before other threads use OpenSSL. False with *why set, which names the

@@ -15,7 +15,7 @@ enum exit_status {
     STATUS_INTERNAL = 70,
     STATUS_SYSTEM = 71,        /* the system refused a request, such as fork(2) */
     STATUS_CANT_CREATE = 73,   /* the lock file or a report cannot be created */
-    STATUS_CONFLICT = 75,      /* another process holds the lock; retry later (-E changes this) */
+    STATUS_CONFLICT = 75,      /* another process holds the lock; retry later (see -E) */
     STATUS_NOT_PERMITTED = 77, /* the lock service or the file permissions forbid the operation */
     STATUS_CONFIG = 78,        /* the configuration or the environment is wrong */
     STATUS_STOPPED = 124,      /* dlock stopped the command: the lease ended or was lost */

@@ -35,10 +35,10 @@ struct secret {
                                   * files that are too long */
 };
 
-/* Reads the secret from a regular file or from a pipe, which must be closed within 30 s. While
- * dlock waits for the pipe, a signal ends the process, even if the signal is blocked. A newline at
- * the end, and a carriage return before the newline, are not part of the secret, because editors
- * add them.
+/* Reads the secret from a regular file or from a pipe, which its writer must close within 30 s.
+ * While dlock waits for the pipe, a signal ends the process, even if the signal is blocked. A
+ * newline at the end, and a carriage return before the newline, are not part of the secret, because
+ * editors add them.
  *
  * True if the secret has 1 to SECRET_MOST bytes. Otherwise *why begins with the path. errno is then
  * EACCES or EPERM if dlock has no permission to read the file, or another error if the file cannot

@@ -52,8 +52,8 @@ struct messages {
     const char *name;     /* the lock's name; NULL until it is known */
     int verbosity;        /* -1: -q, 0: normal, 1: -v, 2: -vv */
     bool terminal;        /* true if stderr is a terminal */
-    bool ci;              /* true if $CI is set: people read the log to see why a job did not run */
-    bool journal;         /* true if stderr goes to systemd's journal: lines carry their priority */
+    bool ci;              /* true if $CI is set; MESSAGE_CONFLICT then needs no -v */
+    bool journal;         /* true if stderr goes to systemd's journal; lines then have a priority */
     bool syslog;          /* true if messages also go to syslog(3) */
     struct notify notify; /* the service manager */
     bool json;            /* failures are reported as JSON on stdout */
