@@ -2,8 +2,8 @@
  * code that implements it deals with sockets or files.
  *
  * Only one thread uses a backend at a time. A backend acquires one lock only: the lock named by the
- * first request passed to take(). It can look at any lock. Every call returns at the latest when
- * the caller's bound or the backend's own limit for one call is reached.
+ * first request passed to take(). It can look at any lock. No call lasts longer than the caller's
+ * bound or the backend's own limit for one call allows.
  *
  * A "take" is one request to acquire the lock, whether the store grants or refuses it. Its take id
  * tells it apart from later requests by the same owner. */
@@ -88,9 +88,9 @@ struct backend {
     enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound,
                                struct errmsg *);
 
-    /* For a store that keeps a lock together with others. Raises the store's fence to at least the
-     * lease's fence, if this process still holds the lock. Same results as check(). NULL: this
-     * backend is never one of several. */
+    /* For a store that is a member of a quorum. Raises the store's fence to at least the lease's
+     * fence, if this process still holds the lock. Same results as check(). NULL: this backend is
+     * never a member of a quorum. */
     enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound,
                                     struct errmsg *);
 

@@ -66,9 +66,10 @@ static struct duration judge_slow(const struct quorum *quorum)
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
-/* Returns on how many servers the owner has the lock. Also sets the fence and the TTL from all of
- * these servers, because one server may be wrong: its fence may be lower, from the take, or higher,
- * from before it joined, and a server that joined later has a shorter TTL. */
+/* Returns on how many servers the owner has the lock. Also sets the owner's fence and TTL from all
+ * of these servers, because a single one may be wrong. Its fence may be too low (still the one from
+ * the take) or too high (one from before the server joined). A server that joined later has a
+ * shorter TTL. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -245,8 +246,9 @@ static enum lock_result ask_remove(struct quorum_member *member, void *about, st
     return member->store->force_release(member->store, *key, &member->state, bound, &member->why);
 }
 
-/* A removal shows the owners on any server. For each key of a list, asks only the servers that have
- * answered so far, so that a server that hangs does not delay every key. */
+/* A removal shows every owner, even one that has the lock on only one server. For each key of a
+ * list, asks only the servers that have answered so far, so that a server that hangs does not delay
+ * every key. */
 static enum lock_result look(struct quorum *quorum, const char *key, enum purpose purpose,
                              struct lock_state *to, struct bound bound, struct errmsg *why)
 {

@@ -27,10 +27,11 @@
  *     asks again after a random time, which is longer after each split in a row. The servers keep
  *     no queues, because their orders would differ, and the first waiter on one server could block
  *     the first waiter on two others forever.
- *   A client has got some servers, and others have not answered: they may complete its majority, or
- *     be down -> they get as long again as the servers that have answered, and longer after each
- *     split in a row. So a server that hangs does not hold up all contenders, and a distant server
- *     can still answer. A client that asks only once waits at least a second.
+ *   A client has the lock on some servers, and other servers have not answered, which may complete
+ *     its majority or be down -> the servers that have not answered get as long again as the others
+ *     took, and longer after each split in a row. So a server that hangs does not hold up all
+ *     contenders, and a distant server can still answer. A client that asks only once waits at
+ *     least a second.
  *   A minority is down -> the lock counts as not granted there. A majority is down -> the lock is
  *     released wherever it was granted, and an outage is reported.
  *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
@@ -71,7 +72,7 @@
  * has lost the lock. */
 static const struct duration join_interval = {1 * NS_PER_S};
 
-/* --- what is owed -------------------------------------------------------- */
+/* --- owed takes ---------------------------------------------------------- */
 
 /* Records that the last take on this server must be released, unless an earlier take there is
  * already owed. */
@@ -144,8 +145,8 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
 
 /* The holder's take id shows whether a take of this backend acquired the lock. (This process may
  * also hold the lock from before: with --attach, or because dlock has executed another dlock.) If
- * an earlier take arrived late, the holder must not pass for an ancestor that holds the lock. If it
- * was the current take, two URLs name the same server. */
+ * an earlier take arrived late and acquired the lock, the holder must not pass for an ancestor that
+ * holds the lock. If the current take acquired the lock, two URLs lead to the same server. */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -173,16 +174,16 @@ static struct duration grace(const struct quorum *quorum, struct duration least,
     return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
 }
 
-/* How often to double a time: once for each split in a row. */
+/* How many times to double a duration: once for each split in a row. */
 static int doublings(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
     return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
 }
 
-/* While this client waits for the slow servers, the servers that it has got block other clients.
- * But a request that asks only once must not be denied the lock just because a server is far
- * away. */
+/* While this client waits for the slow servers, the servers that have granted the lock to this
+ * client block other clients. But a request that asks only once must not be denied the lock just
+ * because a server is far away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     bool asks_once = quorum->takes == 1 && quorum->request.last;
@@ -195,7 +196,8 @@ static struct duration judge_take(const struct quorum *quorum)
     int spare = quorum->count - quorum->need;
     int ok = quorum_count_round(quorum, RESULT_OK);
     int held = quorum_count_round(quorum, RESULT_HELD);
-    /* A process that keeps running while it holds the lock can ask a slow server to join later. */
+    /* Unless the lock is detached, the slow servers get hardly any time, because this process can
+     * ask them to join later. */
     if (ok >= quorum->need)
         return grace(quorum, quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1),
                      DURATION_MS(100));
@@ -283,7 +285,7 @@ static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease,
     return is_settled(result) ? LOCK_UNAVAILABLE : result;
 }
 
-/* --- refused ------------------------------------------------------------- */
+/* --- refused takes ------------------------------------------------------- */
 
 static int count_same(const struct quorum *quorum, const struct holder *holder)
 {
@@ -402,8 +404,8 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* Asks a server without the lock to grant it too. If the answer to an earlier attempt was lost, the
  * server recognizes the take id. The lease ends there when it ends on the other servers. The time
- * that settling and connecting take must not extend the lease, which would otherwise grow each time
- * a server forgets it. */
+ * for connecting and for releasing an owed take must not extend the lease, which would otherwise
+ * grow each time a server forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -433,8 +435,8 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     return LOCK_OK;
 }
 
-/* The caller's answer does not depend on members that join, so they only get the time that
- * connecting, settling and the take need. */
+/* The caller's answer does not depend on members that join, so they only get the time for
+ * connecting, for releasing an owed take, and for the new take. */
 static struct duration judge_join(const struct quorum *quorum)
 {
     return quorum_rounds(quorum, 6, DURATION_MS(200));

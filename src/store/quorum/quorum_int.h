@@ -45,7 +45,7 @@ struct quorum_member {
     char url[sizeof((struct redis_url *)0)->shown]; /* as shown to people */
     enum member_standing standing;
     struct lease lease;    /* the lease as stored on this server; deadline 0: no lease */
-    struct deadline until; /* MEMBER_OWES: end of the owed take's lease; 0: it was not granted */
+    struct deadline until; /* MEMBER_OWES: end of the owed take's lease; 0: no lease was granted */
     char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the owed take */
 
     /* From the last round that asked this member: */
@@ -66,8 +66,8 @@ struct quorum_question {
     enum lock_result (*ask)(struct quorum_member *member, void *about, struct bound bound);
     void *about;
     /* Returns how much longer to wait for the members that have not answered; QUORUM_WAITS means
-     * until the bound. Called with the mutex held, at the start and after each answer, by the
-     * thread that got the answer. NULL: always QUORUM_WAITS. */
+     * until the bound. Called with the mutex held: at the start, and after each answer by the
+     * thread that got it. NULL: always QUORUM_WAITS. */
     struct duration (*patience)(const struct quorum *quorum);
     member_set who;
 };
@@ -94,7 +94,7 @@ struct quorum {
 
     struct errmsg note, warning; /* what base.note and base.warning point to */
     unsigned noted;              /* the members that the note is about, one bit each */
-    struct duration pace;        /* time from start to verdict of the last round */
+    struct duration pace;        /* how long the last round took to reach a verdict */
 
     /* The round: see store/quorum/round.c. */
     const struct quorum_question *question;

@@ -16,8 +16,8 @@
  *   all answer -> each thread ends after its answer -> the caller joins them.
  *   enough members answer -> the thread that got the last of these answers limits the time of the
  *     other members (`patience`) -> the time passes -> the waits of the others end, and each thread
- *     reports what it knows, so no thread outlives its round. An answer that is too late for the
- *     verdict still counts.
+ *     reports what it knows, so no thread outlives its round. An answer that comes after the
+ *     verdict still counts as that member's result.
  *   the bound passes -> each thread ends by itself, because it has the same bound.
  *   the caller is cancelled -> all waits end at the same moment.
  *   a thread cannot be started -> the caller asks that server too, after its own: even at the
@@ -47,7 +47,7 @@ member_set quorum_missing(const struct quorum *quorum)
     return missing;
 }
 
-/* Shortens the wait to what the question's patience allows. The caller has the mutex. */
+/* Shortens the wait to what the question's patience allows. The caller holds the mutex. */
 static void set_cut(struct quorum *quorum)
 {
     const struct quorum_question *question = quorum->question;

@@ -9,8 +9,8 @@
 
 /* --- check, extend, release ---------------------------------------------- */
 
-/* Reads a reply of two elements: "gone" or "other", and then "forced USER@HOST", "late", "ended" or
- * ""; or "released" and anything. Returns LOCK_OK for any other reply. */
+/* Reads the reply {"gone" or "other", reason} or {"released", anything}. The reason is "forced
+ * USER@HOST", "late", "ended" or "". Returns LOCK_OK for any other reply. */
 static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
                                   struct errmsg *why)
 {
@@ -208,9 +208,9 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
         add_request(redis);
     call->careful = may_hit_another(redis, lease);
     /* Once the lease has ended, this process does not wait long for a reply, so it may exit before
-     * the server carries out the release. The whole release must fit into the server's first read
-     * of 16 kB, because the server reads no more once it replies to the greeting and finds the
-     * connection closed. */
+     * the server carries out the release. So near that time the script is sent as text. The whole
+     * release must fit into the server's first read of 16 kB, because the server stops reading when
+     * it replies to the greeting and finds the connection closed. */
     call->by_text = redis->base.uncertain ||
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
@@ -231,7 +231,7 @@ static enum lock_result run_look(struct redis_backend *redis, const char *key,
 {
     struct redis_call *call = redis->call;
 
-    if (redis->base.queued) /* a waiter must still receive calls */
+    if (redis->base.queued) /* a waiter must still be told when its turn comes */
         call->channels = redis_subscribe_to(&redis->conn);
 
     enum lock_result result = redis_script_run_again(redis, bound, why);

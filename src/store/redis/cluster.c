@@ -77,7 +77,7 @@ struct redis_cluster {
     int count, own;
     int oldest;  /* the next node to be replaced */
     int current; /* the node of the last connection; -1: none yet */
-    int next;    /* the target of a redirection that was not followed yet; -1: none */
+    int next;    /* the target of a redirection that has not been followed yet; -1: none */
     bool asking; /* the last redirection was an ASK */
 };
 

@@ -220,8 +220,8 @@ static enum lock_result read_step(struct redis_backend *redis, struct scan *scan
 }
 
 /* True if the SCAN would never end. The cursor of a working SCAN never repeats. As in Brent's
- * algorithm, each cursor is compared with an earlier one, which is replaced at each power of two.
- * This finds a repetition in a few rounds. */
+ * algorithm, each cursor is compared with an earlier one, which is replaced whenever the number of
+ * steps is a power of two. This finds a repetition in a few rounds. */
 static bool is_endless(struct scan *scan)
 {
     scan->steps++;
@@ -352,7 +352,7 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
     return redis_script_end(redis, result, why);
 }
 
-/* --- their locks --------------------------------------------------------- */
+/* --- the locks of all masters -------------------------------------------- */
 
 /* Returns the master whose next key comes first in the order of all keys, or NULL if no key is
  * left. */

@@ -30,11 +30,11 @@ struct redis_place {
     int64_t came;              /* time of the first request (server, us); 0: none yet */
     int ahead;                 /* number of waiters before this one; -1: unknown */
     bool attended;             /* a person is watching */
-    bool listens;              /* the last request declared that the waiter listens */
-    unsigned may_call;         /* serial of a connection whose user may call waiters; 0: unknown */
-    bool called;               /* it is the waiter's turn */
-    bool vain;               /* the waiter was called, but found the lock held: some clients do not
-                              * queue */
+    bool listens;            /* the last request declared that the waiter listens on its channel */
+    unsigned may_call;       /* serial of a connection whose user may call waiters; 0: unknown */
+    bool called;             /* it is the waiter's turn */
+    bool vain;               /* the waiter was called, but found the lock held, because some clients
+                              * do not queue */
     bool touched;            /* another client has changed the lock's key */
     bool unseen;             /* the next request is sent because no other waiter has reported a
                               * request for a long time */
@@ -64,7 +64,7 @@ struct redis_backend {
     struct redis_sentinel *sentinel; /* NULL if the URL names no Sentinels */
     struct redis_cluster *cluster;   /* the known nodes; NULL: none known yet, or not a Cluster */
     struct redis_place place;
-    bool watched;                /* checks of the lease also request notifications */
+    bool watched;                /* checks of the lease also ask the server to report changes */
     bool release_sent;           /* a release was sent, but no reply arrived */
     struct redis_call *call;     /* the current call; 32 kB, too much for the stack */
     char request[TOKEN_SIZE];    /* id of a request that has no take id; "" if there is none */
@@ -250,8 +250,9 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis);
  * to the old master is already closed. */
 bool redis_sentinel_moved(struct redis_backend *redis);
 
-/* Returns one descriptor that becomes readable for messages of the Sentinel and for messages of the
- * master on `fd` (-1 if there is none). The backend owns the returned descriptor. */
+/* Returns one descriptor that becomes readable when a message arrives from the Sentinel, or from
+ * the master on `fd` (-1: there is no connection to the master). The backend owns the
+ * descriptor. */
 int redis_sentinel_join(struct redis_backend *redis, int fd);
 
 /* Connects to the node that last had the key, otherwise to any node that can be reached. The bound

@@ -111,7 +111,7 @@ enum lock_result redis_topology_open(struct redis_backend *redis, const char *ke
     return result;
 }
 
-/* --- runs ----------------------------------------------------------------- */
+/* --- running a script ----------------------------------------------------- */
 
 /* Runs the script by its digest, or by its text if the server does not know the digest yet. */
 static enum lock_result run_here(struct redis_backend *redis, struct bound bound,

@@ -1,10 +1,13 @@
 /* The connection to one Sentinel, which a backend has in addition to the connection to the master.
- * Only the thread that has the backend (redis/conn.c) uses this connection, within the same calls.
+ * Only the thread that uses the backend (redis/conn.c) uses this connection, and only during its
+ * calls to the backend.
  *
  * Before dlock holds the lock or waits for it, dlock asks a Sentinel once and does not subscribe.
- * From then on the connection is subscribed to +switch-master, and asks as redis/subscribe.c does:
- * UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message only means that the master may
- * have changed: dlock closes the connection to the old master, and the next call asks a Sentinel.
+ * From then on the connection is subscribed to +switch-master. To ask, dlock sends UNSUBSCRIBE, the
+ * question and SUBSCRIBE in one write, as in redis/subscribe.c. A message only means that the
+ * master may have changed: dlock closes the connection to the old master, and the next call asks a
+ * Sentinel.
+ *
  * Orders of events:
  *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for a reply ->
  *      until the Sentinels agree on a new master, they name the old one, and each attempt fails as
@@ -152,7 +155,7 @@ static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char 
     return result;
 }
 
-/* --- which one to ask ---------------------------------------------------- */
+/* --- which Sentinel to ask ----------------------------------------------- */
 
 /* Connects to Sentinel number `at` if necessary, and asks it for the master. If an idle connection
  * turns out to have ended, dlock connects again at once. */
@@ -280,8 +283,8 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 
 /* --- for the backend ----------------------------------------------------- */
 
-/* Sets the alarm for connecting to the master and for the calls that follow. No Sentinel may be
- * asked between setting the alarm and these calls. */
+/* Lets a message from the Sentinel interrupt the attempt to connect to the master, and the calls
+ * that follow. No Sentinel may be asked between this function and those calls. */
 static void set_alarm(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -370,7 +373,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     /* The search gets half of the time, because the reply of the master must still reach the caller
      * in time. */
     bound = bound_within(bound_share(bound, 2), attend_limit);
-    /* A message of the master ends the search, because it is more urgent than a Sentinel that
+    /* A message from the master ends the search, because it is more urgent than a Sentinel that
      * hangs. */
     struct redis_channels channels = redis_subscribe_to(&redis->conn);
     sentinel->conn.socket.alarm_fd = redis_subscribe_any(channels) ? redis->conn.socket.fd : -1;

@@ -18,7 +18,7 @@ enum { NEAR_PLACES = 65 };
 
 /* A waiter that has become the first in the queue sends a request within this time, to subscribe to
  * touches (any changes of the lock's key). If the lock is handed over sooner, the waiter is called
- * before, and this request is saved. */
+ * first, and this request is not needed. */
 static const struct duration head_interval = {1 * NS_PER_S};
 
 /* --- replies ------------------------------------------------------------- */
@@ -218,7 +218,8 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
 }
 
 /* If an attempt of the take got no reply, this release may reach the server before that attempt,
- * which was sent on another connection. Later attempts do not change this. */
+ * which was sent on another connection. The script must then be told that the take may still
+ * arrive. Later attempts of the take do not change this. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease)
 {
     return begin_release(
@@ -408,7 +409,7 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
         call->channels = channels_for(redis);
     redis->place.listens = queues && !redis->conn.listening.no_wake;
     redis->place.called = redis->place.touched = redis->place.unseen = false;
-    /* The lease is counted from here, so that the time to connect is not part of it. */
+    /* The lease counts from here, so that the time to connect is not part of it. */
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
         result = redis_script_run(redis, bound, why);
@@ -440,9 +441,9 @@ static enum lock_result ask_again(struct redis_backend *redis, const struct lock
 }
 
 /* True if the waiter must send another request to change its subscriptions. Either it joined the
- * queue as a listener, but the server has just refused the subscription. Or it cannot be called, is
- * the first in the queue, and does not receive touches yet. The next request subscribes to what is
- * possible. */
+ * queue as a listener, but the server has just refused the subscription. Or it is the first in the
+ * queue, no message on its channel can wake it, and the server does not report changes of the
+ * lock's key to it yet. The next request subscribes to whatever the server allows. */
 static bool must_subscribe(const struct redis_backend *redis)
 {
     const struct redis_listening *listening = &redis->conn.listening;
@@ -494,8 +495,9 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 }
 
 /* Reads a message to this waiter. "turn": its turn has come. "held MS": it is now the first in the
- * queue, and the lease of the holder ends in MS milliseconds. "seen": it is one of the first few
- * waiters, and either another of these has just asked, or it has just become one of them. */
+ * queue, and the lease of the holder ends in MS milliseconds. "seen": this waiter is among the
+ * first NEAR_PLACES. Either another one of them has just asked, or this waiter has just become one
+ * of them. */
 static void hear_call(struct redis_place *place, const char *text)
 {
     enum { HELD_LEAST_MS = 10 }; /* a shorter time could make this waiter ask over and over */

@@ -1,8 +1,8 @@
 -- Checks whether the client still holds the lock, and for how long.
 --
 -- KEYS: lock, meta; also own and holders, unless the client checks its own exclusive lock
--- ARGV: token, take id ("": only the token is compared), a fence to which the fence of the lock is
---       raised if it is lower (optional)
+-- ARGV: token, take id ("": only the token is compared), and optionally a fence: if the lock's
+--       fence is lower, it is raised to this one
 -- Returns the result of say_ours(), or {"released", ""}, or {"gone" or "other", reason}; the reason
 --         is "forced USER@HOST", "ended" or ""
 

@@ -6,7 +6,7 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and reply.err:find('WRONGTYPE', 1, true)
 end
 
--- If the lock's key has another type, another client uses it as some kind of lock. Its value then
+-- If the lock's key is not a string, another client uses it as some kind of lock. Its value then
 -- counts as '', which is never an owner's token, so dlock cannot take the lock until the key is
 -- gone.
 if type(value) == 'table' and value.err then

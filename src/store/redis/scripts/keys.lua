@@ -11,7 +11,7 @@
 --            format          the format (lock/format.h) of all the lock's keys and holders, but not
 --                            of waiters; set when the free lock is taken
 --            owner, record   of the last exclusive holder: its token, and what is known about it
---                            ('' once it has released the lock for others)
+--                            ('' after a release that freed the lock at once)
 --            unended         "1" while that holder's run has not ended
 --            mode, slots     the mode and number of slots in force
 --            fence           the last fence
@@ -32,8 +32,9 @@
 -- holders  sorted set: each shared holder (member_of()) -> when its lease ends (server, ms)
 -- taken    bitmap of the slots that are held
 -- counts   hash, written for clients that are refused the lock or lose it: conflicts, timeouts,
---          losses, waited_ms, and the skips since the success that ended at skips_of. These counts
---          are not in meta, because a write to meta would wake the exclusive holder.
+--          losses, waited_ms, and skips: how many clients have given up since the success that
+--          ended at skips_of. These counts are not in meta, because a write to meta would wake the
+--          exclusive holder.
 -- queue    sorted set: the waiters, in order of arrival
 -- waiters  hash: what is known about each waiter (store/redis/scripts/queue.lua)
 --

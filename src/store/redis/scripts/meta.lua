@@ -33,12 +33,12 @@ end
 --   requests   the requests of clients without a take id: request id, the take that the request
 --              released ("-": none), the reply. Because of this list, a request that is sent again
 --              after its reply was lost is not carried out twice.
---   withdrawn  takes that were given up but may still arrive. There is room for some thousands,
+--   withdrawn  takes that were given up but may still arrive. There is room for a few thousand,
 --              because very many clients may give up at once.
 --   forced     leases that were removed by force: take id, token, USER@HOST
 local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
 
--- Returns the list with one more line, cut to its greatest length. A line that is cut in two is
+-- Returns the list with one more line, cut to its maximum length. A line that is cut in two is
 -- ignored from then on.
 local function past_with(list, id, token, text)
   if known[list] == nil then learn(list) end

@@ -32,15 +32,15 @@
 --     one turn -> if the dropped waiter recovers and asks, it gets its old place, because the queue
 --     is ordered by arrival.
 --   The first waiter is dead (its channel has no subscriber) -> the next client that asks, or that
---     calls or notifies a waiter, drops it -> and goes on to the next waiter.
+--     calls or notifies a waiter, drops it and goes on to the next waiter.
 --   The first waiter leaves, or is dropped, while the lock is held -> the new first waiter is
 --     notified, because it must listen for touches by clients that ignore the queue.
 --   A waiter that asks leaves its channel for the moment before its transaction, and is called in
 --     that moment -> it is dropped as if dead -> its transaction puts it back in its place -> the
 --     waiter that was called instead asks, and calls the first one.
 --   The called waiter gives up -> it calls the next one.
---   A waiter has a newer format -> it counts as long as it listens, and is called -> a waiter of an
---     older dlock behind it is refused once the lock is free.
+--   A waiter has a newer format -> it counts as long as it listens, and is called -> a later waiter
+--     with an older dlock is refused once the lock is free.
 --   A waiter has no right to listen -> it counts until the time when it should have asked again.
 --   No client calls, or the queue is gone (a killed holder, FLUSHALL, another server) -> each of
 --     the first NEAR waiters asks, unless "seen" has told it within 2.5 s that another one has
@@ -159,13 +159,16 @@ local function call_before(asker, now)
   end
 end
 
--- Calls the first live waiter if it was not called yet and its request fits. If its request does
--- not fit, the waiter is called only to show that it is alive: when another client asks, and the
--- waiter has not asked for REST_MS. If the asker finds the first waiter uncalled although its
--- request fits, or has to drop a waiter after its turn, other waiters may be frozen, too
--- (call_before()). Returns {id, ends, newer}: `id` is the waiter before the asker (nil: none, or
--- unknown), `ends` is when that waiter's turn ends (nil: it is not called), and `newer` is the
--- reply of the script if the lock is free and the waiter's format is newer.
+-- Calls the first live waiter if it has not been called yet and its request is compatible with the
+-- current holders (fits()). If the request is not compatible, the waiter is called only to show
+-- that it is alive: when another client asks, and the waiter has not asked for REST_MS. If the
+-- asker finds the first waiter uncalled although its request is compatible, or has to drop a waiter
+-- after its turn, other waiters may be frozen, too, so all waiters before the asker are called
+-- (call_before()).
+--
+-- Returns {id, ends, newer}: `id` is the waiter before the asker (nil: none, or unknown), `ends` is
+-- when that waiter's turn ends (nil: it is not called), and `newer` is the reply of the script if
+-- the lock is free and the waiter's format is newer.
 local function call_next(now, asker)
   local dropped = false
   while true do
@@ -222,8 +225,8 @@ end
 -- waiter_of() returns, without the fields that are set here. With `seen`, the other waiters near
 -- the head are notified. Returns why waiters cannot be called, or '' if they can be called or the
 -- waiter's connection already knows the reason. A client that may not call waiters cannot be called
--- either, because its lock is released by clients of the same user. A client that may not join the
--- queue cannot be called either.
+-- either, because the clients that release its lock log in as the same user. A client that may
+-- not join the queue cannot be called either.
 local function enqueue(it, came, listens, seen, now)
   local called = listens == 'try' and try('PUBLISH', channel_of(it.id), '')
   local queued = denial(try('ZADD', queue, whole(came), it.id), 'ZADD')

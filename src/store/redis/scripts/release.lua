@@ -50,7 +50,8 @@ local function note_release(who)
     'held_ms', plus(known.held_ms, held), 'losses', plus(known.losses, ends == 'lost' and 1 or 0), memory()))
 end
 
--- Most releases are of an exclusive lock. As in take.lua, the most common case is decided here.
+-- Most releases are of an exclusive lock. As in take.lua, this most common case is decided before
+-- the server loads the rest of the script.
 local function release_plainly()
   if value ~= token or outside or given_up or may_come then return nil end
   if known.owner ~= token or newer(known.format) then return nil end

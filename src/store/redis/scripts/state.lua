@@ -58,8 +58,9 @@ end
 
 -- Returns {"lock", mode in force ("" if the lock is free), slots, waiters (-1: unknown), last
 -- fence, last owner, released (wall clock, ms), the rest of a pause (ms), by whom, why, takes,
--- conflicts, timeouts, losses, waited (ms), held (ms), failures in a row, runs and skips since the
--- success, last run, last success, history, the first waiters, owners}.
+-- conflicts, timeouts, losses, waited (ms), held (ms), failures in a row, runs since the success,
+-- clients that have given up since the success, last run, last success, history, the first waiters,
+-- owners}.
 local function state(now)
   local paused = pause_left(now)
   local living, first = list_waiters(now)

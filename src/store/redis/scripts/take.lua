@@ -8,7 +8,7 @@
 --       record of the holder
 --       mode
 --       slots
---       hold (ms)
+--       hold (--hold-at-least, ms)
 --       what a refusal means ("asks": the client asks again; "queues": the client asks again and
 --         gets a place in the queue; "conflict" or "timeout": the client gives up)
 --       how long the client has waited (ms)
@@ -25,8 +25,8 @@
 --   {"held", rest of the lease (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --            -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
 --            number of earlier waiters (-1: not known), when the client first came, why waiters
---            cannot be called, rest of a pause (ms), by whom, why, slots in force and taken ("":
---            another mode), history, record of the holder ('': not known)}
+--            cannot be called, rest of a pause (ms), by whom, why, slots in force and slots taken
+--            ('' unless the mode in force is slots), history, record of the holder ('': not known)}
 --   {"done", when the last success began (wall clock, ms), its host}
 --   {"unusable", key, what is wrong with it}
 --   {"newer", format}, as from any script that is given meta: nothing was changed
@@ -49,10 +49,11 @@ if is_new or came > now_us then came = now_us end
 -- if keys are lost, the server is emptied, or a clock steps back. Lua counts exactly up to 2^53,
 -- which as a time in microseconds is in the year 2255.
 --
--- In a quorum the client proposes a fence, so that all servers give the same one. The proposal
--- replaces the clock if it is at most a second behind the clock and not ahead of it. A server that
--- knows no fence ignores the proposal, so a server that was emptied gives a higher fence than
--- before. A lease that other servers have already granted (`joins`) keeps its fence.
+-- In a quorum the client proposes a fence, so that all servers give the same one. A server uses the
+-- proposal instead of its clock's time if the proposal is not later than that time and less than a
+-- second earlier. A server that knows no fence ignores the proposal, so a server that was emptied
+-- gives a higher fence than before. A lease that other servers have already granted (`joins`) keeps
+-- its fence.
 local function next_fence(last)
   local clock = now_us
   last = number(last)
@@ -166,7 +167,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
     of_slots and try('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', known.history or '', who and said(who) or ''}
 end
 
--- --- what was before ---
+-- --- leftovers of earlier holders ---
 
 local DROPPED_MOST = 20
 
@@ -219,12 +220,12 @@ local function release_unrecorded()
   end
 end
 
--- --- other takes ---
+-- --- takes ---
 
--- Returns the reply if this is the record of the take whose reply was lost, because that take did
--- happen. Meta is written again for WAIT: it counts only replicas that have the last write of the
--- same connection, and the take was written on another connection. If meta is gone (evicted), the
--- mode of this request is written.
+-- If `record` is of the take whose reply was lost, that take did happen: returns its reply. Meta is
+-- written again for WAIT, because WAIT counts only replicas that have the last write of the same
+-- connection, and the take was written on another connection. If meta is gone (evicted), the mode
+-- of this request is written.
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
   local fence = record.fence or known.fence
