@@ -190,6 +190,13 @@ static void say_attached(const struct attach *attach)
                attach->target.name, until);
     say_verbose(attach->out, "attached to %s; dlock releases the lock when the process ends",
                 attach->target.name);
+    /* The kernel protects the first process of a pid namespace from the processes inside. */
+    if (attach->target.id.pid == 1 && !attach->options->warn_on_expire)
+        say_warning(attach->out,
+                    "dlock cannot kill %s: at the end of the lease, that process stops only if it "
+                    "handles the stop signal; start the container with an init "
+                    "(docker run --init), or give --on-expire=warn",
+                    attach->target.name);
 }
 
 static bool paths_are_relative(const struct options *options)

@@ -613,7 +613,9 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
         errmsg_set(why, "the server does not speak TLS; use redis://");
     else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
-        errmsg_set(why, "the server speaks no supported version of TLS; 1.2 is the minimum");
+        errmsg_set(why, "the server speaks no version of TLS that dlock and this host's "
+                        "openssl.cnf allow; dlock needs "
+                        "at least 1.2");
     else
         errmsg_set(why, "TLS: %s", openssl_reason(session->fault));
     return LOCK_UNAVAILABLE;

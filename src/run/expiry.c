@@ -119,7 +119,7 @@ void expiry_say_left(const struct expiry *end, struct tree_count left)
     const char *name = end->worker.name;
 
     if (left.known)
-        say_error(end->out, "cannot kill %d process%s of %s (pid %ld%s)", left.found,
+        say_error(end->out, "cannot kill %d process%s of %s: pid %ld%s", left.found,
                   left.found == 1 ? "" : "es", name, (long)left.first,
                   left.found == 1 ? "" : " and others");
     else

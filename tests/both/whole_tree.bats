@@ -19,7 +19,7 @@ load ../lib/tree
     equals "$status" 124
     [ $(($(now) - start)) -ge 10000 ]
     kill -0 "$(cat "$T/in.pid")"
-    grep -q "cannot kill 1 process of the command (pid $(cat "$T/in.pid"))\$" "$T/err"
+    grep -q "cannot kill 1 process of the command: pid $(cat "$T/in.pid")\$" "$T/err"
     "${user[@]}" "$DLOCK" -n job true
 }
 

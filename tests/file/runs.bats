@@ -46,10 +46,10 @@ print(eval(sys.argv[1]))' "$2"
     fails_with 0 '^$' dlock --once-per=1h next true # takes its place
     equals "$(memory last r)" None
     sleep 3.1
-    fails_with 0 'the run was not recorded: .*table is full' dlock --once-per=1h another true
+    fails_with 0 'the run was not recorded: the lock directory has no room for another lock' dlock --once-per=1h another true
     fails_with 0 '^$' dlock --remember=0 another true
     dlock --acquire --owner=me another
-    fails_with 0 'the run was not recorded: .*table is full' dlock --release --owner=me another
+    fails_with 0 'the run was not recorded: the lock directory has no room for another lock' dlock --release --owner=me another
     for name in job next; do fails_with 75 '' dlock --once-per=1h "$name" touch "$T/ran"; done
     [ "$(dlock --list --all | wc -l)" -eq 1025 ]
 }
@@ -100,7 +100,7 @@ P
     # There is room only for the table and a lock file.
     run unshare -m sh -c "mount -t tmpfs -o size=\$((98 * $(getconf PAGESIZE))),mode=700 none '$T/locks' &&
         '$DLOCK' job sh -c 'exit 7'; echo \$?; '$DLOCK' --status job; '$DLOCK' job sh -c 'exit 8'; echo \$?"
-    [[ $output == "dlock: job: the lock was released, but the run was not recorded: the lock directory's table is full"*$'\n'7$'\n'"job: free, last released "*8 && $output != *'last run'* ]]
+    [[ $output == "dlock: job: the lock was released, but the run was not recorded: the lock directory has no room for another lock"*$'\n'7$'\n'"job: free, last released "*8 && $output != *'last run'* ]]
 }
 
 @test "dlock is killed after the run is recorded and before its lock's record is removed: the run is not counted again" {

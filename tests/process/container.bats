@@ -240,8 +240,14 @@ end_first() {
     run timeout 20 unshare -pf --mount-proc --kill-child sh -c 'setsid -w dlock --attach=1 -t 60s job; echo "$?"; dlock --status -q job; echo "$?"'
     equals "$status" 0
     [[ $output == *'pid 1 belongs to another session '*'; nothing is locked'*$'\n64\n1' ]]
-    run timeout 20 unshare -pf --mount-proc --kill-child setsid -w sh -c 'dlock --attach=1 -t 60s job; echo "$?"'
+    run timeout 20 unshare -pf --mount-proc --kill-child setsid -w sh -c 'dlock --attach=1 --on-expire=warn -t 60s job; echo "$?"'
     equals "$status $output" '0 0'
+}
+
+@test "--attach=1 warns that dlock cannot kill pid 1 of a container; a pid 1 that handles the stop signal is stopped" {
+    local pid1='timeout 20 unshare -pf --mount-proc --kill-child setsid -w sh -c'
+    fails_with 0 'dlock cannot kill sh \(pid 1\): .*--on-expire=warn' $pid1 'dlock --attach=1 -t 60s job; exit "$?"'
+    fails_with 7 '' $pid1 'trap "exit 7" TERM; dlock --attach=1 -t 2s job || exit; while :; do sleep 0.1; done'
 }
 
 @test "a container inside the lock's command is inside the lock if it has the environment" {
@@ -271,7 +277,7 @@ end_first() {
             dlock $mode "$lock" -- unshare -pf --mount-proc --kill-child dlock --wait-until-free "$lock"
     done
     # A script is pid 1, and the lock is attached to it.
-    run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 '$lock' && dlock '$lock' echo ok; exit \$?"
+    run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 --on-expire=warn '$lock' && dlock '$lock' echo ok; exit \$?"
     equals "$status $output" '0 ok'
 }
 

@@ -335,6 +335,7 @@ enum lock_result dir_release(struct backend *base, const struct lease *lease, st
     enum lock_result result = backend->place < 0
                                   ? release_outside(&backend->store, lease, bound, why)
                                   : release_own(backend, lease, bound, why);
-    base->warning = backend->store.unrecorded ? "the lock directory's table is full" : NULL;
+    base->warning =
+        backend->store.unrecorded ? "the lock directory has no room for another lock" : NULL;
     return result;
 }
