@@ -122,7 +122,7 @@ static const char *reason(unsigned wanted)
         const char *text;
     } reasons[] = {
         {ON_TLS, "the Redis URL does not use TLS; use rediss://"},
-        {ON_CERT, "a key needs its certificate; add --client-cert=FILE"},
+        {ON_CERT, "the key needs its certificate; add --client-cert=FILE"},
         {ON_SENTINEL, "the Redis URL names no Sentinel; use redis+sentinel://"},
         {ON_NO_PASSWORD, "the Redis URL already contains a password"},
         {ON_CONFLICT, "dlock waits without a limit; use -n or --wait"},

@@ -155,8 +155,8 @@ static enum settings_result check_rules(const struct options *options, struct er
              (options->message == NULL || *options->message == '\0'))
         errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
     else if (options->action == ACTION_LIST && options->hash != HASH_NONE && options->name != NULL)
-        errmsg_set(why, "--list: names are hashed (--hash), so no pattern can match them; use "
-                        "--hash=none to match the stored keys");
+        errmsg_set(why, "--list: names are stored as hashes (--hash), so no pattern can match "
+                        "them; with --hash=none, patterns match the stored keys");
     else
         return SETTINGS_OK;
     return SETTINGS_BAD_USAGE;

@@ -146,7 +146,7 @@ bool token_valid(const char *token, struct errmsg *why)
     }
     for (const char *c = token; *c != '\0'; c++) {
         if (*c <= ' ' || *c > '~') {
-            errmsg_set(why, "only printable ASCII characters without spaces are allowed");
+            errmsg_set(why, "only printable ASCII characters other than spaces are allowed");
             return false;
         }
     }

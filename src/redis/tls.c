@@ -233,7 +233,7 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
     if (settings->cert == NULL) {
         *fault = REDIS_FAULT_KEY;
         return errmsg_fail(why, LOCK_INVALID,
-                           "a key needs its certificate; add --client-cert=FILE");
+                           "the key needs its certificate; add --client-cert=FILE");
     }
     *fault = REDIS_FAULT_CERT;
     enum lock_result result = try_file(settings->cert, why);

@@ -114,7 +114,7 @@ secret() {
     dlock --acquire -t 60s abc >/dev/null
     run dlock --list
     [[ ${lines[1]} == 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad '* ]]
-    fails_with 64 'so no pattern can match them; use --hash=none to match the stored keys' dlock --list 'a*'
+    fails_with 64 'so no pattern can match them; with --hash=none, patterns match the stored keys' dlock --list 'a*'
     run dlock --list --hash=none 'ba78*'
     [[ ${lines[1]} == 'ba7816bf'* ]]
     DLOCK_HASH='' DLOCK_SECRET_FILE=/nowhere run dlock --list

@@ -30,8 +30,8 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 
 @test "Redis is requested but not configured: the message names the option and where a URL was looked for" {
     local places="\(DLOCK_REDIS, $T/home/.config/dlock/dlock.conf, /.*/dlock.conf.d/\*.conf, /.*/dlock.conf\)"
-    fails_with 78 "--backend: Redis is requested, but none is configured $places; use --redis=URL" dlock --backend=redis job touch "$T/ran"
-    fails_with 78 "--backend: Redis is requested, but none is configured $places" dlock --backend=redis --status job
+    fails_with 78 "--backend: Redis is requested, but no Redis is configured $places; use --redis=URL" dlock --backend=redis job touch "$T/ran"
+    fails_with 78 "--backend: Redis is requested, but no Redis is configured $places" dlock --backend=redis --status job
     unset DLOCK_BACKEND
     DLOCK_BACKEND=redis fails_with 78 "DLOCK_BACKEND: Redis is requested, .*$places" dlock job touch "$T/ran"
     fails_with 78 "no Redis is configured $places, and --on-degraded=fail forbids a file lock" dlock --on-degraded=fail job touch "$T/ran"

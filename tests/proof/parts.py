@@ -84,19 +84,19 @@ def bench(program, *words):
 
 REDIS = ("redis-server", "setpriv")
 PARTS = (
-    Part("campaign", 15, 20, 15, STAGES, campaign, needs=REDIS),
+    Part("campaign", 14, 20, 15, STAGES, campaign, needs=REDIS),
     Part("campaign-redis-8", 4, 20, 15, OTHER_SERVER_STAGES, campaign, needs=REDIS, server="Redis 8"),
     Part("campaign-valkey", 4, 20, 15, OTHER_SERVER_STAGES, campaign, needs=REDIS, server="Valkey"),
     Part("two-formats", 4, 20, 15, ("file", "redis", "cluster", "quorum3"), two_formats, needs=REDIS),
-    Part("model", 6, 10, 5, ("redis", "file"), model, needs=REDIS),
-    Part("walk", 10, 30, 5, ("",), walk, needs=REDIS),
-    Part("fuzz", 8, 180, 90, ("",), fuzz),
+    Part("model", 5, 10, 5, ("redis", "file"), model, needs=REDIS),
+    Part("walk", 9, 30, 5, ("",), walk, needs=REDIS),
+    Part("fuzz", 7, 180, 90, ("",), fuzz),
     Part("mutants", 25, 180, 120, ("",), mutants, needs=("bats", "unshare", *REDIS)),
     Part("soak", 3, 10, 5, ("",), soak, needs=REDIS),
     Part("coverage", 5, 600, 0, ("",), coverage, needs=("gcov", "bats", *REDIS)),
-    Part("run", 3, 250, 0, ("",), bench("bench.py", "--runs", "300", "--idle", "--tls", "--quorum"), "benchmarks.md", ("flock",), alone=True),
-    Part("waiting", 8, 650, 0, ("",), bench("bench_waiting.py", "--svg", "%(folder)s/handoff.svg"), "benchmarks.md", ("flock",), alone=True),
-    Part("shared", 5, 400, 0, ("",), bench("bench_shared.py", "--svg", "%(folder)s/sharers.svg"), "benchmarks.md", alone=True),
+    Part("run", 4, 250, 0, ("",), bench("bench.py", "--runs", "300", "--idle", "--tls", "--quorum"), "benchmarks.md", ("flock",), alone=True),
+    Part("waiting", 10, 650, 0, ("",), bench("bench_waiting.py", "--svg", "%(folder)s/handoff.svg"), "benchmarks.md", ("flock",), alone=True),
+    Part("shared", 6, 400, 0, ("",), bench("bench_shared.py", "--svg", "%(folder)s/sharers.svg"), "benchmarks.md", alone=True),
 )
 
 

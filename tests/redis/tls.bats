@@ -349,7 +349,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     printf 'client-cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
     fails_with 78 'dlock.conf:1: client-cert: cannot read /nowhere:' dlock -r "$url" job true
     rm "$HOME/.config/dlock/dlock.conf"
-    fails_with 64 '--client-key has no effect: a key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
+    fails_with 64 '--client-key has no effect: the key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
     fails_with 78 "--client-cert: $T/empty: the file has no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true
     fails_with 78 "--client-cert: $cert: .*other users can read this private key|--client-cert: $cert: the file has no private key" dlock -r "$url" --client-cert="$cert" job true
     fails_with 78 "--client-key: $CERTS/ca.key: this key does not match the certificate" \

@@ -170,7 +170,7 @@ TEST(test_tokens)
         {"dlock:share", NULL},
         {"--attach=5", NULL},
         {"", "0 bytes long; 1 to 256 are allowed"},
-        {"a b", "only printable ASCII characters without spaces are allowed"},
+        {"a b", "only printable ASCII characters other than spaces are allowed"},
         {"a\n", "only printable ASCII"},
         {"a\x7F", "only printable ASCII"},
         {"\xC3\xBC", "only printable ASCII"},

@@ -494,7 +494,7 @@ TEST(test_wrong_values)
         {"-r redis://h --client-cert=/c",
          "--client-cert has no effect: the Redis URL does not use TLS"},
         {"-r rediss://h --client-key=/k",
-         "--client-key has no effect: a key needs its certificate"},
+         "--client-key has no effect: the key needs its certificate"},
         {"-r redis://h --backend=file", "--redis has no effect: the lock is a file (--backend)"},
         {"-r redis://h --lock-dir=/d", "--lock-dir has no effect: the lock is in Redis (--redis)"},
         {"--backend=file --on-degraded=fail",
@@ -585,7 +585,7 @@ TEST(test_wrong_words)
         {"--acquire --lock-file=/f", "--acquire needs a record of the lock, and dlock stores none"},
         {"--list --lock-file=/f", "--list needs a record of the lock, and dlock stores none"},
         {"--list --hash=sha256 a*",
-         "--list: names are hashed (--hash), so no pattern can match them"},
+         "--list: names are stored as hashes (--hash), so no pattern can match them"},
     };
     FOR_ROWS(row, rows)
     {
