@@ -194,8 +194,8 @@ static void say_attached(const struct attach *attach)
     if (attach->target.id.pid == 1 && !attach->options->warn_on_expire)
         say_warning(attach->out,
                     "dlock cannot kill %s: at the end of the lease, that process stops only if it "
-                    "handles the stop signal; start the container with an init "
-                    "(docker run --init), or give --on-expire=warn",
+                    "handles the stop signal; start the container with an init process, or give "
+                    "--on-expire=warn",
                     attach->target.name);
 }
 

@@ -417,7 +417,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 @test "a server that offers only TLS 1.1: exit 69 that says so" {
     listener old "$CERTS/server.pem" "$CERTS/server.key"
-    fails_with 69 '1\.2 is the minimum' dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
+    fails_with 69 'dlock needs at least 1.2' dlock -r "rediss://localhost:$PORT" --retry-for=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
