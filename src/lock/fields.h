@@ -62,7 +62,7 @@ extern const struct fields holder_fields; /* struct holder */
 extern const struct fields owner_fields;  /* struct lock_owner, without its holder */
 extern const struct fields waiter_fields; /* struct lock_waiter */
 extern const struct fields counts_fields; /* struct lock_counts */
-extern const struct fields memory_fields; /* the numbers of struct run_memory */
+extern const struct fields memory_fields; /* the numeric members of struct run_memory */
 extern const struct fields pause_fields;  /* struct pause */
 extern const struct fields run_fields;    /* struct run_record */
 extern const struct fields past_fields;   /* struct past_run */
@@ -75,7 +75,7 @@ void fields_clear(const struct fields *fields, void *object);
 bool field_set(const struct field *field, void *object, const char *value);
 
 /* Appends lines to the text, which has room for `size` bytes and already contains `used` bytes.
- * Returns how many bytes it then contains; like snprintf(3), also counts bytes that did not fit. */
+ * Returns the new length of the text; like snprintf(3), also counts bytes that did not fit. */
 size_t fields_write(const struct fields *fields, const void *object, char *text, size_t used,
                     size_t size);
 

@@ -2,11 +2,11 @@
  * {K}:meta of each lock K, the records of waiters, and the records of holders that share a lock. In
  * files, they are the lock files and, beside them, the file with the remembered runs.
  *
- * Each dlock reads all formats up to its own. When it acquires a free lock, it writes the data in
- * its own format, and from then on the lock refuses waiters of an older version. While the lock is
- * held, other processes that update the holder's data keep the format of these data. A waiter's
- * entry is in the waiter's format. If a lock has a newer format than dlock's own, dlock refuses the
- * lock, and neither reads nor changes the data.
+ * Each version of dlock reads all formats up to its own. When dlock acquires a free lock, it writes
+ * the data in its own format, and from then on waiters of an older version are refused. While the
+ * lock is held, other processes that update the holder's data keep the format of these data. A
+ * waiter's entry in the queue is in the format of the waiter's version. If a lock's format is newer
+ * than dlock's own, dlock fails (format_newer()), and neither reads nor changes the data.
  *
  * The number rises when an older dlock would misread or damage what a newer dlock writes. A new
  * field that an older dlock may ignore does not change the number, because all stores skip unknown
@@ -25,7 +25,7 @@
 #define STORE_FORMAT 2
 #endif
 
-/* Sets the message for a lock in a newer format. Returns LOCK_INVALID. */
+/* Sets *why: the lock has this format, which is newer than dlock's own. Returns LOCK_INVALID. */
 enum lock_result format_newer(struct errmsg *why, int64_t format);
 
 #endif

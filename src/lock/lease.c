@@ -85,7 +85,8 @@ bool lease_as_good_as_over(const struct lease *lease)
 }
 
 /* True if two checks report the same end of a lease. The times may differ slightly, because they
- * are rounded and the script reads the clock twice. */
+ * are rounded, and because the Redis script adds two times that it reads one after the other (TIME
+ * and PTTL). */
 static bool is_same_end(int64_t a_ms, int64_t b_ms)
 {
     enum { SLACK_MS = 20 };

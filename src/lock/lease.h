@@ -44,7 +44,7 @@ bool lock_mode_parse(const char *name, enum lock_mode *mode);
 enum refusal {
     REFUSED_HELD,   /* the lock is held, or --hold-at-least still keeps others out */
     REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
-    REFUSED_DONE,   /* a run succeeded within once_per; since_wall_ms and host are from that run */
+    REFUSED_DONE,   /* a run succeeded within --once-per; its time and host are in the holder */
 };
 
 /* The holder of a lock, as stored in records and shown to people. If it was read from a server or a
@@ -61,8 +61,8 @@ struct holder {
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
-    int64_t pid_start; /* from /proc/PID/stat; a later process with this pid has another start */
-    int64_t pid_space; /* proc_pid_space() of the process that reported the pid; 0: unknown */
+    int64_t pid_start;     /* from /proc/PID/stat; a later process with this pid starts later */
+    int64_t pid_space;     /* proc_pid_space() of the process that reported the pid; 0: unknown */
     char take_id[TOKEN_SIZE]; /* id of the request that acquired the lock; "": unknown */
     char host[256];
     char boot_id[40];
@@ -80,10 +80,10 @@ struct lock_request {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* unique to this run; users may choose a token, so it may be reused */
+    const char *take_id; /* unique to this run; a token may be reused, if a user chose it */
     struct duration ttl;
-    /* The end of the lease, if other servers of a quorum have already granted the lease; it also
-     * limits the TTL that is sent. 0: the lease is new. */
+    /* The end of the lease, if other servers of a quorum have already granted the lease. This time
+     * also limits the TTL that is sent. 0: the lease is new. */
     struct deadline end;
     struct duration hold_at_least; /* how long others are kept out, even after a release */
     struct duration once_per;      /* refuse if the last success began within this time; 0: never */
@@ -93,7 +93,9 @@ struct lock_request {
     bool detached; /* no process stays to hold the lock (--acquire) */
     bool waits;    /* if refused, the caller stays in the queue and asks again */
     bool attended; /* a user is watching, so the displayed holder should be up to date */
-    bool last; /* the caller gives up if refused; the store then counts a conflict or a timeout */
+    /* If this request is refused, the caller gives up, and the store counts a conflict or a
+     * timeout. */
+    bool last;
     struct duration waited; /* how long the caller has waited so far */
     int64_t fence; /* the lease's fencing token (if `end` is set), a quorum's proposal, or 0 */
     struct holder self;
@@ -104,21 +106,22 @@ struct lease {
     const char *key;
     const char *token;
     const char *take_id; /* "": unknown, so only the token shows that the lock is ours */
-    bool outside;        /* another process acquired the lock, so mode and hold are unknown */
+    bool outside;        /* another process acquired the lock, so `mode` and `hold` are unknown */
     enum lock_mode mode;
     int slots; /* number of slots, for MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
     struct duration set;   /* current length: the TTL, or the length that another client has set */
     int64_t fence;         /* fencing token; rises each time the lock is acquired */
-    struct deadline taken; /* just before the request was sent */
+    struct deadline taken; /* when the lease began: just before the lock was requested */
     struct deadline deadline; /* from this time on, we do not hold the lock */
     /* The deadline as last set. `deadline` is earlier if the store's clock was set forward. */
     struct deadline granted;
     int64_t end_ms;       /* end of the lease by the store's clock, as last set; 0: unknown */
-    struct deadline hold; /* how long --hold-at-least keeps others out; in the past: no hold */
+    struct deadline hold; /* until then, --hold-at-least keeps others out; in the past: no hold */
     int64_t began_ms;     /* start of the run (wall clock): when we learned that we had the lock */
-    bool lost; /* the lease ended or was lost before the command ended; counted at the release */
+    /* The lease ended or was lost before the command ended. The release counts this as a loss. */
+    bool lost;
     struct duration remember; /* how long the store remembers the run */
     struct run_end end;       /* how the run ended; stored at the release */
 };
@@ -128,8 +131,8 @@ struct lease {
  * Locks with Redis".) */
 struct duration lease_drift(struct duration ttl);
 
-/* Starts the lease of a lock that was just acquired. The lease counts from `before`, the moment
- * before the request was sent. The hold (--hold-at-least) and the run count from now, because the
+/* Starts the lease of a lock that was just acquired. The lease begins at `before`, the moment
+ * before the request was sent. The run and the time of --hold-at-least begin now, because the
  * request may have taken a long time. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
@@ -139,7 +142,7 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
 struct duration lease_grace(struct duration set, struct duration given);
 
 /* True if `set` is close to the TTL with which the lease was acquired. The two may differ slightly,
- * because part of an extension has passed when a check reports what is left. */
+ * because a check reports what is left of the lease some time after the extension. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
@@ -159,7 +162,8 @@ bool lease_as_good_as_over(const struct lease *lease);
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
                  struct duration left, int64_t end_ms);
 
-/* Notes that the store, asked at `before`, has promised to keep the lock for at least `least`. */
+/* Extends the lease in memory, after the store, asked at `before`, has promised to keep the lock
+ * for at least `least`. */
 void lease_extend(struct lease *lease, struct deadline before, struct duration least);
 
 /* Lets the lease end no later than `end`. */

@@ -40,8 +40,8 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name
 }
 
 /* Finds the hash tag: the first '{', the next '}', and the text between them, from which Redis
- * Cluster computes the slot. Returns the length with the braces, or 0 if there is no tag or it is
- * empty. */
+ * Cluster computes the slot. Returns the length with the braces, or 0 if there is no tag or the tag
+ * is empty. */
 static size_t hash_tag(const char *key, const char **tag)
 {
     const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
@@ -150,7 +150,8 @@ bool token_valid(const char *token, struct errmsg *why)
             return false;
         }
     }
-    /* The lock's key in Redis has this value while several holders share the lock. */
+    /* A token must not equal this value, which the lock's key in Redis has while holders share the
+     * lock. */
     static const char shared[] = "dlock:shared";
     if (strncmp(token, shared, strlen(shared)) == 0) {
         errmsg_set(why, "this text is reserved for shared locks and cannot be an owner token");

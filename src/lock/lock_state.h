@@ -48,7 +48,7 @@ struct lock_waiter {
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool unusable; /* another program uses the lock's keys; nothing else is known */
-    int64_t newer; /* a format newer than ours (nothing else is then known), or 0 */
+    int64_t newer; /* the lock's format, if dlock is too old for it (nothing else is known); or 0 */
     bool locked;
     enum lock_mode mode;       /* MODE_EXCLUSIVE if free, or held by a client that is not dlock */
     int slots;                 /* number of slots, for MODE_SLOTS; otherwise 0 */
@@ -77,8 +77,9 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what the state points to, and resets the state. */
 void lock_state_free(struct lock_state *state);
 
-/* Converts `looked`, the result of a look at a lock, for a list. LOCK_INVALID becomes LOCK_OK if
- * the lock is unusable or has a newer format, because lists also show such locks. */
+/* Converts `looked`, the result of reading the state of a lock, for a list. LOCK_INVALID becomes
+ * LOCK_OK if the lock is unusable, or has a newer format than dlock's own, because lists also show
+ * such locks. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 
@@ -86,13 +87,13 @@ enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
 struct listing {
     const char *prefix;  /* the beginning of the keys */
     const char *pattern; /* glob(7) pattern for the rest of the key; NULL: any */
-    bool all;            /* also free locks that remember a run */
+    bool all;            /* also list free locks that remember a run */
     bool (*visit)(void *data, const struct lock_state *); /* returns false to stop the list */
     void *data;
 };
 
-/* True if a list shows the lock: if it is held or paused, if it has a newer format, or, with `all`,
- * if it remembers a run. */
+/* True if a list shows the lock: if it is held or paused, if its format is newer than dlock's own,
+ * or, with `all`, if it remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */

@@ -23,7 +23,7 @@ enum run_how {
 struct run_end {
     enum run_how how;
     int code;         /* for RUN_STATUS and RUN_SIGNAL */
-    int64_t ended_ms; /* wall clock; 0: unknown (in a request to release: now) */
+    int64_t ended_ms; /* wall clock; 0: unknown, or "now" in a request to release */
 };
 
 struct run_record {
@@ -83,8 +83,8 @@ bool run_ended_within(const struct run_memory *memory, struct duration within);
 #define RUN_END_SIZE 32
 char *run_end_write(const struct run_end *end, char text[RUN_END_SIZE]);
 
-/* Reads a text that run_end_write() has written. False if it is another text; end->how is then
- * RUN_NONE. */
+/* Reads a text that run_end_write() has written. For any other text, returns false and sets
+ * end->how to RUN_NONE. */
 bool run_end_read(struct run_end *end, const char *text);
 
 /* Room for a row of struct run_record (lock/fields.h). */

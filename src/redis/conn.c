@@ -134,8 +134,8 @@ static void deliver(const struct redis_conn *conn, redisReply *message)
     freeReplyObject(message);
 }
 
-/* Takes the next complete reply from the bytes that were read, and delivers the messages before it.
- * LOCK_OK with *reply set, or with NULL if no reply is complete yet. */
+/* Takes the next complete reply from the bytes that were read. Delivers the messages that precede
+ * this reply to on_message. LOCK_OK with *reply set, or with NULL if no reply is complete yet. */
 static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct errmsg *why)
 {
     for (;;) {
@@ -210,9 +210,9 @@ static bool queue_greeting(struct redis_conn *conn)
     return queued;
 }
 
-/* A lookup that hangs leaves a thread running (redis/socket.c). So if dlock already knows
- * addresses, it gives the lookup less time. After a lookup that hung, dlock uses the known
- * addresses for a while. */
+/* A lookup that hangs leaves a thread running (redis/socket.c). If dlock already knows addresses,
+ * the lookup is not essential and gets less time. After a lookup that hung, dlock uses the known
+ * addresses for a while, and starts no new lookup. */
 static enum lock_result find_addresses(struct redis_conn *conn, struct bound bound,
                                        struct errmsg *why)
 {
@@ -235,7 +235,8 @@ static enum lock_result find_addresses(struct redis_conn *conn, struct bound bou
     return known && result != LOCK_CANCELLED ? LOCK_OK : result;
 }
 
-/* Forgets what was known about the last connection, except the refusal that ended it. */
+/* Forgets what was known about notifications on the last connection. Keeps only a refusal that
+ * ended that connection. */
 static void forget_listening(struct redis_listening *listening)
 {
     bool keeps = listening->spoilt;
@@ -249,7 +250,7 @@ static void forget_listening(struct redis_listening *listening)
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(conn); /* a stray reply must not answer the next command */
+        redis_conn_read_messages(conn); /* a stray reply must not pass for the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
 

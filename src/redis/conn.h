@@ -1,6 +1,8 @@
-/* One connection to a Redis server: its greeting, its calls and its messages. Every wait has a
- * deadline. hiredis formats the commands and parses the replies. redis/socket.c sends and receives
- * the bytes, because hiredis 0.14 does not let a program replace hiredis's own I/O.
+/* One connection to a Redis server. dlock first sends a greeting (such as the login), and then
+ * makes calls: a call sends commands and waits for their replies. The server may also send messages
+ * on channels. Every wait has a deadline. hiredis formats the commands and parses the replies.
+ * redis/socket.c sends and receives the bytes, because hiredis 0.14 does not let a program replace
+ * hiredis's own I/O.
  *
  * Only one thread at a time uses a connection: the main thread until the command runs, the watch
  * thread (run/watch.c) while the command runs, and the main thread again for the release. */
@@ -34,14 +36,14 @@ enum redis_greeting { GREETING_AUTH, GREETING_SELECT, GREETING_ROLE, GREETING_NA
 /* The notifications that a call subscribes to. */
 struct redis_channels {
     bool touches;     /* other clients' writes to the keys that the script reads */
-    const char *wake; /* the channel on which we are told that it is our turn; NULL: none */
+    const char *wake; /* the channel for the message that we may acquire the lock; NULL: none */
 };
 
 /* What is known about notifications on the current connection. */
 struct redis_listening {
     long long id;                   /* id of the connection on the server; 0: not known */
     bool on;                        /* CLIENT TRACKING was accepted */
-    struct redis_channels channels; /* subscriptions; no script can run before UNSUBSCRIBE */
+    struct redis_channels channels; /* subscribed; UNSUBSCRIBE must precede any script */
     bool no_touches, no_wake;       /* the server refused these notifications */
     struct errmsg why_touches, why_wake;
     int broken;  /* how many connections in a row ended while subscribing */
@@ -76,7 +78,7 @@ struct redis_conn {
     bool sent;            /* whether the last call may have reached the server */
     bool asking; /* send ASKING before each script: the slot is moving to this Cluster node */
     /* Rises when dlock learns that the next connection must omit something that this server did not
-     * accept. It is then worth connecting again at once. */
+     * accept. After such a rise, it is worth connecting again at once. */
     unsigned lessons;
     struct redis_listening listening;
 };
@@ -104,7 +106,7 @@ void redis_conn_free(struct redis_conn *conn);
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
 /* After LOCK_REFUSED: if a certificate was refused, reads the certificate files again if they have
- * changed. True: they were read, so it is worth connecting once more. */
+ * changed. True: dlock has read new files, so it is worth connecting once more. */
 bool redis_conn_renew(const struct redis_conn *conn);
 
 /* Sends `count` commands in one write (0: only the greeting, if it is not sent yet), and waits for

@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Data of a reader. Must outlive the reader, and must not move. */
+/* What a reader needs to limit the size of replies. The struct must outlive the reader, and must
+ * not move. */
 struct redis_limits {
     size_t elements; /* number of elements claimed by the arrays of the current reply */
     redisReplyObjectFunctions functions;
@@ -24,7 +25,7 @@ redisReader *redis_reader_create(struct redis_limits *limits);
 
 /* Sets *reply to the next complete reply or message in the bytes fed to the reader, or to NULL if
  * none is complete yet. The caller frees the reply with freeReplyObject(). False: the bytes do not
- * follow the Redis protocol, or the reply has too many elements or levels. */
+ * follow the Redis protocol, or the reply has too many elements or nested arrays. */
 bool redis_reader_next(redisReader *reader, redisReply **reply);
 
 /* The number of bytes that are not part of a complete reply yet; 0 if the reader is NULL. */

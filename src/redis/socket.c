@@ -24,10 +24,11 @@
  * helper. An abandoned helper may read the environment at any time, so dlock never changes its own
  * environment (util/array.h).
  *
- * Both threads own struct lookup; `owners` counts them. The helper sets `error`, `system_error` and
- * `list` before it writes to `done_fd`. The thread that asks reads these three members only after
- * it has read from `done_fd`. The threads may leave in either order, and the last one frees the
- * struct. So a helper may still be running while the command runs, and when this process ends. */
+ * Both threads own struct lookup; `owners` is the number of threads that still need it. The helper
+ * sets `error`, `system_error` and `list` before it writes to `done_fd`. The thread that asks reads
+ * these three members only after it has read from `done_fd`. The threads may leave in either order,
+ * and the last one frees the struct. So a helper may still be running while the command runs, and
+ * when this process ends. */
 
 struct lookup {
     atomic_int owners;
@@ -156,11 +157,11 @@ enum { LATE_MOST = 64 };
 enum { TLS_ALERT = 21 }; /* first byte of a TLS alert (RFC 8446, 5.1), never of a Redis reply */
 
 /* If a server disappears silently, the kernel reports that after 9 s (KEEP_IDLE_S, then KEEP_COUNT
- * lost probes). This is less than the longest interval between two checks (10 s), and much less
- * than the interval at which a waiter with notifications asks again. TCP_USER_TIMEOUT limits how
- * long sent bytes may stay unacknowledged, and also overrides TCP_KEEPCNT (tcp(7); "When TCP
- * sockets refuse to die", blog.cloudflare.com). If UNACKNOWLEDGED_MS were shorter than KEEP_IDLE_S,
- * one lost probe would end the connection. */
+ * lost probes). This is less than the longest interval between two checks of a lease (10 s), and
+ * much less than the interval at which a waiter that receives notifications asks for the lock
+ * again. TCP_USER_TIMEOUT limits how long sent bytes may stay unacknowledged, and also overrides
+ * TCP_KEEPCNT (tcp(7); "When TCP sockets refuse to die", blog.cloudflare.com). If UNACKNOWLEDGED_MS
+ * were shorter than KEEP_IDLE_S, one lost probe would end the connection. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -370,7 +371,7 @@ static void set_tcp_options(int fd)
 static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls,
                                   const char *host, struct bound bound, struct errmsg *why)
 {
-    /* A server that has spoken TLS before needs no hint. */
+    /* If the server has spoken TLS before, the hint would be wrong. */
     const char *hint = sock->heard ? "" : "; if the server does not use TLS, use redis://";
     char hung[120], closed[120];
     snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", hint);

@@ -54,8 +54,8 @@ enum lock_result redis_socket_connect(struct redis_socket *socket,
 
 void redis_socket_close(struct redis_socket *socket);
 
-/* Sends all bytes. LOCK_OK even if the server has closed the connection, because the reason may
- * still be readable. Otherwise LOCK_UNAVAILABLE, LOCK_REFUSED (because of a certificate) or
+/* Sends all bytes. LOCK_OK even if the server has closed the connection, because a reply that says
+ * why may still be readable. Otherwise LOCK_UNAVAILABLE, LOCK_REFUSED (because of a certificate) or
  * LOCK_CANCELLED. */
 enum lock_result redis_socket_send(struct redis_socket *socket, const char *bytes, size_t size,
                                    struct bound bound, struct errmsg *why);

@@ -62,7 +62,7 @@ struct attempt {
     struct errmsg *why;
 };
 
-/* Notes that the server has refused a command that these channels need. */
+/* Remembers the server's first refusal of a command that these channels need. */
 static void note_refusal(struct attempt *attempt, struct redis_channels of, const char *command,
                          const redisReply *error)
 {
@@ -73,8 +73,9 @@ static void note_refusal(struct attempt *attempt, struct redis_channels of, cons
         errmsg_set(&attempt->no_wake, "%s: %.400s", command, error->str);
 }
 
-/* Remembers what the server does not permit. A refusal by a server that is loading or busy does not
- * count, because such a server refuses everything for a while. */
+/* Remembers what the server does not permit, so that dlock does not try it again. A refusal by a
+ * server that is loading or busy does not count, because such a server refuses everything for a
+ * while. */
 static void learn(const struct attempt *attempt)
 {
     struct redis_listening *listening = &attempt->conn->listening;
@@ -109,9 +110,9 @@ static enum lock_result give_up(struct attempt *attempt, const char *command,
     return LOCK_UNAVAILABLE;
 }
 
-/* The commands that are sent in one write, and their replies. `left` and `entered` count the
- * channels to leave and to enter. `on`, `asking` and `script` are indexes of commands; -1: not
- * needed. */
+/* The commands that are sent in one write, and their replies. `left` counts the channels to
+ * unsubscribe from, and `entered` the channels to subscribe to. `on`, `asking` and `script` are
+ * indexes of commands; -1: not needed. */
 struct batch {
     struct redis_command commands[2 * CHANNELS_MOST + 5];
     redisReply *replies[2 * CHANNELS_MOST + 5];
@@ -179,9 +180,9 @@ static enum lock_result exchange(struct attempt *attempt, struct batch *batch, s
     return result;
 }
 
-/* Asks for the id of this connection, so that the server can report touches to it. Subscribes again
- * in the same write, because a waiter that stops listening for a round trip would often be dropped
- * as dead. */
+/* Asks for the id of this connection, so that the server can report changed keys to it. Subscribes
+ * again in the same write: otherwise a waiter would have no subscription for a round trip, and
+ * another client would often take the waiter for dead and drop it from the queue. */
 static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 {
     struct batch batch;
@@ -210,10 +211,10 @@ static enum lock_result ask_id(struct attempt *attempt, struct bound bound)
 }
 
 /* CLIENT CACHING and ASKING each apply only to the next command, so only one of them can be sent.
- * ASKING is more important, because an unneeded report of a touch does no harm. If touches do not
- * matter, CLIENT CACHING NO exempts the script from tracking. Otherwise the server would remember
- * the script as a reader of the key until the key changes, but the key does not change again after
- * the release of its lock. */
+ * ASKING is more important, because an unneeded report of a changed key does no harm. If dlock does
+ * not need such reports, CLIENT CACHING NO exempts the script from tracking. Otherwise the server
+ * would remember the script as a reader of the key until the key changes, but the key does not
+ * change again after the release of its lock. */
 static void fill(struct batch *batch, const struct attempt *attempt,
                  const struct redis_command *script)
 {
@@ -333,7 +334,8 @@ static enum lock_result try(struct attempt *attempt, const struct redis_command 
     return result;
 }
 
-/* Notes that the connection ended while it was subscribing to something new. */
+/* Counts a connection that ended while it was subscribing to something new. After BROKEN_MOST such
+ * connections in a row, the next connection does not subscribe. */
 static void note_broken(struct attempt *attempt, bool touches)
 {
     if (++attempt->conn->listening.broken < BROKEN_MOST)

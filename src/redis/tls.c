@@ -296,8 +296,8 @@ static struct versions look_at_files(const struct redis_settings *settings)
     return found;
 }
 
-/* Notes the versions before it reads the files, so that a file that changes meanwhile is read again
- * later. */
+/* Stores the versions of the files before it reads the files, so that a file that changes meanwhile
+ * is read again later. */
 static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
     tls->read = look_at_files(&tls->settings);
@@ -478,8 +478,8 @@ int redis_tls_handshake(struct redis_tls_session *session)
     if (result != 1)
         return failed(session, result);
     session->vain = 0;
-    /* The host's openssl.cnf may allow ciphers that need no certificate ("ALL"). SSL_VERIFY_PEER
-     * then has nothing to verify. */
+    /* The host's openssl.cnf may allow ciphers that need no certificate ("ALL"). With such a
+     * cipher, SSL_VERIFY_PEER has nothing to verify. */
     session->is_anonymous = openssl()->SSL_get0_verified_chain(session->ssl) == NULL ||
                             openssl()->SSL_get_verify_result(session->ssl) != X509_V_OK;
     errno = EPROTO;
@@ -583,7 +583,7 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
     case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED: return session->was_asked;
-    /* TLS 1.2 sends this alert for a missing certificate, but also for other reasons. */
+    /* TLS 1.2 servers send this alert for a missing certificate, but also for other reasons. */
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
         return session->was_asked && !has_certificate(session);
     default: return false;

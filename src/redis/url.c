@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- places -------------------------------------------------------------- */
+/* --- addresses of servers ------------------------------------------------ */
 
 const char *redis_endpoint_format(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE])
 {
@@ -393,7 +393,8 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
     return !url->has_password || secret_leave_no_core(why) ? LOCK_OK : LOCK_SYSTEM;
 }
 
-/* If the password contains a colon, the file must have a user, or a colon before the password. */
+/* The text before the first colon is the user. So if the password contains a colon, the file must
+ * have a user, or a colon before the password. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why)
 {
     enum lock_result result = read_password(url, path, why);
@@ -444,7 +445,7 @@ static bool read_login(const char *text, struct login *login)
     return parsed;
 }
 
-/* True if a word is not a URL and the text contains an "@": a login may then be anywhere in the
+/* True if a word is not a URL and the text contains an "@", so that a login may be anywhere in the
  * text. */
 static bool is_unclear(const char *text)
 {

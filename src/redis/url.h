@@ -65,7 +65,7 @@ enum redis_fault {
     REDIS_FAULT_KEY
 };
 
-/* --- places -------------------------------------------------------------- */
+/* --- addresses of servers ------------------------------------------------ */
 
 enum {
     ENDPOINT_TEXT_SIZE =
@@ -78,7 +78,7 @@ bool redis_endpoint_is(const struct redis_endpoint *a, const struct redis_endpoi
 /* Writes "host:port", with brackets around an IPv6 address. Returns text. */
 const char *redis_endpoint_format(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE]);
 
-/* Puts "KIND HOST:PORT" before the text. */
+/* Puts "KIND HOST:PORT" before the text of *why. */
 void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, struct errmsg *why);
 
 /* --- parsing ------------------------------------------------------------- */

@@ -13,8 +13,8 @@ void *array_add(void *list, size_t *count, size_t *room, size_t size);
 
 /* --- an environment for exec(3) --------------------------------------------
  *
- * dlock never changes its own environment, because other threads, such as an abandoned resolver
- * (redis/socket.c), may read it at any time. */
+ * dlock never changes its own environment, because other threads may read it at any time: for
+ * example, a thread that still looks up a host name (redis/socket.c). */
 
 struct environment {
     char **list; /* ends with NULL */

@@ -22,8 +22,9 @@ struct deadline {
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
 
-/* Limits a number of milliseconds or events from an untrusted source. Then milliseconds can be
- * converted to nanoseconds, and two such numbers can be added or subtracted, without overflow. */
+/* Limits a number of milliseconds or events from an untrusted source. After that, no overflow can
+ * occur when milliseconds are converted to nanoseconds, or when two such numbers are added or
+ * subtracted. */
 static inline int64_t clamped(int64_t number)
 {
     const int64_t most = INT64_MAX / NS_PER_MS;

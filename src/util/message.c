@@ -99,7 +99,8 @@ void sd_notify_open(struct notify *notify)
 }
 
 /* Connects to the service manager, which is on the same machine and answers in a fraction of a
- * millisecond. A manager that does not answer must not delay a stop, so the message is dropped. */
+ * millisecond. If the manager does not answer, the message is dropped, because it must not delay a
+ * stop. */
 static bool connect_anew(struct notify *notify)
 {
     enum { ANSWER_MS = 5 };

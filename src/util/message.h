@@ -30,7 +30,7 @@ struct notify {
 };
 
 /* Opens the socket that $NOTIFY_SOCKET names, if any. If the socket cannot be used, dlock sends no
- * messages: the lock does not depend on them. */
+ * messages, because the lock does not depend on them. */
 void sd_notify_open(struct notify *notify);
 
 /* Sends lines of NAME=VALUE. Never waits for long; drops what cannot be sent. */
@@ -38,7 +38,7 @@ void sd_notify_send(const struct notify *notify, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Forwards a message from the command, with its descriptors, which the caller must still close.
- * Omits the lines with MAINPID, because for the service manager dlock is the main process. */
+ * Omits the MAINPID lines, because to the service manager, dlock is the main process. */
 void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds,
                        size_t fd_count);
 
