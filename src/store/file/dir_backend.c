@@ -45,26 +45,27 @@
  *
  *   W joins after A has checked for waiters -> A removes the file -> W, which is watching the file
  *     by then, requests the lock once more and starts again with the new file.
- *   The file is removed under many waiters, by force or by hand -> the head is notified and starts
- *     again. It drops its ticket in the old file only when it has a ticket in the new file -> this
- *     wakes the next waiter, which comes after the head in the new file, too.
+ *   The file is removed under many waiters, by force or by hand -> the head, which is the first
+ *     waiter, is notified and starts again. It drops its ticket in the old file only when it has a
+ *     ticket in the new file -> this wakes the next waiter, which comes after the head in the new
+ *     file, too.
  *   A later waiter finds that the file is gone, but the waiters before it have not moved yet -> it
  *     stays behind them in the old file until they have moved, or until the turn of those that are
  *     frozen has ended.
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
- *     notified, or finds out at its next look -> it creates the directory again, or opens the
+ *     notified, or finds out at its next request -> it creates the directory again, or opens the
  *     directory that is now at the path. From then on it uses the table of fences and turns
  *     (memory.c) in that directory.
  *   W gives up -> in the critical section, W removes the file if the lock has no holder and no
  *     other waiter. If A is still in the critical section, A sees W's ticket and keeps the file ->
- *     W then finds no holder. A process that joins the queue after W has looked is woken when W's
- *     ticket is freed, and starts again. If W is killed at that moment, it leaves the file behind,
- *     as a killed holder does, for the next process.
+ *     W then finds no holder. A process that joins the queue after W has looked for other waiters
+ *     is woken when W's ticket is freed, and starts again. If W is killed at that moment, it leaves
+ *     the file behind, as a killed holder does, for the next process.
  *   W is frozen before it enters the critical section to give up, and others acquire the lock -> W
  *     looks at the file again in the critical section, and leaves their file alone.
  *   A leaves -> it unlocks everything, and then opens and closes the file, which wakes the head.
- *   A leaves while the head is frozen -> A has noted that it is the head's turn -> when that turn
- *     has ended, the next waiter may go first. */
+ *   A leaves while the head is frozen -> A has recorded in the table that it is the head's turn ->
+ *     when that turn has ended, the next waiter may go first. */
 #include "store/file/file_int.h"
 
 #include "lock/format.h"
@@ -84,7 +85,7 @@ enum { TRIES_MOST = 100 };
  * that is no longer needed. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
-/* One call of take(). */
+/* One call of dir_take(), which tries to acquire the lock. */
 struct take {
     struct dir_backend *backend;
     const struct lock_request *request;
@@ -129,9 +130,9 @@ static bool must_not_join(const struct take *take)
            survey_conflicts(&backend->survey, request->mode, request->slots);
 }
 
-/* Finds out whether once_per refuses the request, whether or not the lock is held. If so, sets
- * backend->done to the run that is the reason. Fails if the table cannot be opened, because the
- * table may contain such a run. */
+/* Finds out whether once_per refuses the request, which does not depend on whether the lock is
+ * held. If once_per refuses the request, sets backend->done to the run that is the reason. Fails if
+ * the table cannot be opened, because the table may contain such a run. */
 static enum lock_result ask_once_per(const struct take *take)
 {
     struct store *store = &take->backend->store;
@@ -179,7 +180,7 @@ static enum lock_result survey_places(const struct take *take, bool in_section)
 
 /* --- take ---------------------------------------------------------------- */
 
-/* Starts again because the file that we have open, or its directory, is gone. */
+/* Prepares another attempt after the file that we have open, or its directory, was removed. */
 static enum lock_result start_again(const struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -191,7 +192,8 @@ static enum lock_result start_again(const struct take *take)
     return store_renew(&backend->store, take->why);
 }
 
-/* True if this waiter must not start again yet. */
+/* True if this waiter must not move to the new file yet, because earlier waiters must move
+ * first. */
 static bool yields(const struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -337,8 +339,8 @@ static enum lock_result try_once(struct take *take)
     if (result == LOCK_OK && backend->waiter.ticket.number > 0)
         waiter_ask(&backend->waiter, file, entry_of(take), take->request);
     /* Looks first without entering the critical section: a request that will be refused should not
-     * keep other processes out. A head that was just notified skips this look, because its request
-     * will most likely be granted. */
+     * keep other processes out. The first waiter skips this look when it was just notified, because
+     * its request will most likely be granted. */
     if (result == LOCK_OK && file->size > 0 && !backend->waiter.notified)
         result = survey_places(take, false);
     if (result != LOCK_OK)

@@ -21,8 +21,8 @@
  * a second, or cannot see the claim from another network namespace, waits for the lock as if the
  * holder were not its ancestor.
  *
- *   The holder lets go -> it shuts the socket down, even for processes that share the socket -> it
- *     unlocks the file, so that no claim outlasts its lock.
+ *   The holder releases the lock -> it shuts the socket down, even for processes that share the
+ *     socket -> it unlocks the file, so that no claim outlasts its lock.
  *   The holder is killed, with all processes that share its files -> the kernel closes their
  *     descriptors in order, and the claim's descriptor comes before the lock file's -> here, too,
  *     the claim ends before the lock. */
@@ -52,7 +52,7 @@ struct exact_backend {
     struct blocking queued;
     struct holder holder; /* the holder that we wait for, as last found */
     int news_fd;          /* inotify; -1: none */
-    int claim_fd;         /* the claim, while we hold the lock; -1: none */
+    int claim_fd;         /* the socket of our claim, while we hold the lock; -1: none */
 };
 
 /* How often to request the lock again and check the path: while a thread waits in the kernel's
@@ -235,8 +235,9 @@ static void fill_holder(struct holder *holder, int own_fd, struct flock_file *fi
     snprintf(holder->command, sizeof holder->command, "%s", process.name);
 }
 
-/* Looks first at this process. A script (exec 9>FILE; flock 9) may have passed us an open file that
- * is still locked, although the flock(1) process has ended. */
+/* Describes one holder of the lock. Looks first at this process, because a script (exec 9>FILE;
+ * flock 9) may have passed us an open file that is still locked, although the flock(1) process has
+ * ended. */
 static void find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
@@ -339,7 +340,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     struct exact_backend *backend = exact_of(base);
     struct deadline before = deadline_now();
     enum lock_result result = LOCK_GONE;
-    (void)bound; /* nothing here waits */
+    (void)bound; /* needs no time limit, because nothing here waits */
     *holder = (struct holder){.ahead = -1};
     if (request->mode == MODE_SLOTS || request->detached)
         return invalid(request->detached ? "needs a process that holds the lock" : "has no slots",

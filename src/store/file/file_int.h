@@ -4,7 +4,7 @@
  *   file.c         one lock file: the kernel's locks on it, its places and their records
  *   rules.c        pure functions: whether a record counts, admission to a lock, turns of waiters
  *   memory.c       the counts, fences and runs of locks, which outlive the lock files
- *   store.c        a lock directory: its lock files, its table, and the runs that were lost
+ *   store.c        a lock directory: its lock files, its table, and runs that ended unreleased
  *   queue.c        the waiters of a lock file
  *   lease.c, look.c, dir_backend.c   the operations on locks in a directory
  *   exact.c, proc_locks.c            --lock-file */
@@ -39,8 +39,7 @@ struct record {
     int64_t fence;
     struct duration ttl;      /* the TTL that the holder requested */
     struct deadline expires;  /* on the clock of the boot with the id holder.boot_id */
-    struct deadline hold;     /* same clock; others are kept out until then, even without a
-                               * holder */
+    struct deadline hold;     /* same clock; keeps others out until then, even without a holder */
     struct duration remember; /* how long to remember the run; 0: not at all, or already recorded */
     struct duration once_per; /* the period requested with --once-per: how long a success of this
                                * run must be remembered */
@@ -195,7 +194,8 @@ enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
  * descriptor if news_fd is -1. Returns -1 on failure. */
 int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
 
-/* Closes the descriptor without waiting for the kernel, and sets *news_fd to -1. */
+/* Closes the inotify descriptor and sets *news_fd to -1. Since Linux 6.9, the kernel closes it in
+ * the background, because that may take 20 ms. */
 void lock_file_news_close(int *news_fd);
 
 /* The struct news for a process that watches the lock through this descriptor. */
@@ -258,7 +258,7 @@ struct survey {
     struct lock_place first, last; /* the holders whose leases end first and last */
     struct place_map taken;        /* the places that are locked or held */
     bool acquired;                 /* there is a record of a detached lease */
-    bool lost;                     /* there are records of runs that were lost */
+    bool lost;                     /* there are records of lost runs (place_lost_run()) */
     bool unreadable;               /* for some places it is unknown whether they are held */
     bool same_token;               /* one of the holders has the token that was asked about */
     struct pause pause;            /* `left` is 0 if there is none */
@@ -299,9 +299,10 @@ struct ticket {
 /* Whose turn it is, according to `turn` in struct memory_entry ("the word"). */
 struct turn {
     uint64_t word;  /* the word as it was read */
-    int64_t number; /* the head's number */
-    bool lost;      /* the head has lost its turn */
-    bool room;      /* the lock has room for the head; without room, the head keeps others out */
+    int64_t number; /* ticket number of the first waiter, the head */
+    bool lost;      /* the first waiter has lost its turn */
+    bool room;      /* the lock has room for the first waiter; if not, that waiter cannot acquire
+                     * the lock yet, but keeps others out during its turn */
     uint32_t ms;    /* when the turn began, in milliseconds; 0 if the turn is lost */
 };
 #define TURN_MS_MASK ((UINT32_C(1) << 31) - 1)
@@ -311,9 +312,9 @@ uint64_t turn_word(int64_t number, bool room, uint32_t ms);
 /* The lowest ticket number whose waiter has not lost its turn. */
 int64_t turn_floor(const struct turn *known);
 
-/* How long the turn lasts for the waiter at `place`; the head is at place 0. A waiter after the
- * head looks at the queue at least once during the turn, and then marks the turn (queue.c) to show
- * that it is alive. Only a waiter that has not done so is passed over at the end of the turn. */
+/* How long after a turn began the waiter at position `place` loses its own turn; the first waiter
+ * is at 0. Later waiters lose theirs only if they have not looked at the queue during the turn;
+ * each of them locks a byte to show that it has looked (queue.c). */
 enum { TURNS = 2 };
 struct duration turn_length(int place);
 
@@ -326,10 +327,10 @@ enum turn_step {
     TURN_IS_OVER, /* nothing yet: the turn of `next` is over, too; look at the waiter after it */
 };
 struct waiter_seen {
-    int place; /* place of `next` in the queue; 0: it is the head */
+    int place; /* position of `next` in the queue; 0: it is the first waiter */
     const struct ticket *head, *next;
-    bool room;             /* there is room for the head */
-    bool marked;           /* `next` has marked this turn, which shows that it is alive */
+    bool room;             /* the lock has room for the first waiter */
+    bool marked;           /* `next` has looked at the queue during this turn, so it is alive */
     struct duration since; /* how long the turn has lasted */
 };
 enum turn_step turn_step(const struct turn *known, const struct waiter_seen *seen);
@@ -412,8 +413,8 @@ enum lock_result memory_next_fence(const struct memory *memory, int64_t *fence, 
 struct memory_entry *memory_entry(struct memory *memory, const char *key, bool make);
 
 /* Return the slot with the runs of the entry's lock, and the slot with that lock's history; `make`
- * allocates the slot if necessary. NULL if there is no such slot, or the disk is full. Like an
- * entry, a slot must not be kept. */
+ * allocates the slot if necessary. NULL if there is no such slot, or the disk is full. As with
+ * memory_entry(), the caller must not keep the pointer. */
 struct run_slot *memory_slot(const struct memory *memory, const struct memory_entry *entry,
                              bool make);
 struct history_slot *memory_history(const struct memory *memory, const struct run_slot *slot,
@@ -513,8 +514,8 @@ enum lock_result store_open_file(struct store *store, struct lock_file *file, co
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
                   struct bound bound, struct survey *survey);
 
-/* Called in the critical section: if there are many places, record which of them are taken, for
- * store_survey_one(). */
+/* Called in the critical section: if there are many places, record which of them are locked or
+ * held, for store_survey_one(). */
 void store_write_map(const struct lock_file *file, const struct survey *survey);
 void store_note_place(const struct lock_file *file, int place, bool taken);
 
@@ -532,8 +533,7 @@ bool store_unheld(struct store *store, const struct lock_file *file, int own, st
 #define LOCK_DIR_BEFORE_ALL ((struct lock_dir){.fd = -1, .place = (enum lock_dir_place) - 1})
 bool store_next_other(const struct store *store, struct lock_dir *other);
 
-/* True with *why set if the lock has a holder or a pause in one of the other default
- * directories. */
+/* True with *why set if the lock has a holder or a pause in another default directory. */
 bool store_held_elsewhere(struct store *store, const char *key, struct bound bound,
                           struct errmsg *why);
 
@@ -545,8 +545,8 @@ bool store_remove(struct lock_file *file);
  * waiter, and no program has the file locked. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound);
 
-/* Reads the remembered runs of the lock, and adds the lost runs whose records are still in `file`
- * (may be NULL). */
+/* Reads the remembered runs of the lock. Adds the runs that ended without a release of the lock, if
+ * their records are still in `file` (may be NULL). */
 void store_read_runs(struct store *store, const char *key, const struct lock_file *file,
                      struct bound bound, struct run_memory *runs);
 
@@ -555,8 +555,8 @@ void store_read_runs(struct store *store, const char *key, const struct lock_fil
  * store->unrecorded. */
 void store_add_run(struct store *store, const struct record *record, const struct run_end *end);
 
-/* Called in the critical section before records in the file are removed: stores the lost runs in
- * the table; with `all`, runs that have not ended count as lost, too. */
+/* Called in the critical section before records in the file are removed: stores in the table, as
+ * lost, the runs that ended without a release; with `all`, also runs that have not ended. */
 void store_lose_runs(struct store *store, const struct lock_file *file, bool all,
                      struct bound bound);
 
@@ -600,9 +600,9 @@ struct waiter {
     struct ticket ticket;
     struct blocking behind; /* waits for the waiter before us to leave */
     int64_t behind_number;  /* the number of that waiter */
-    int asked;     /* number of requests that the head has made since a process last closed the
-                    * file; 0: no process has closed it */
-    bool notified; /* a process has closed the file since the last refusal (only for the head) */
+    int asked;     /* number of requests that the first waiter has made since a process last closed
+                    * the file; 0: no process has closed the file */
+    bool notified; /* a process has closed the file since the last refusal; first waiter only */
     struct deadline yields; /* until then, earlier waiters of a removed file go first; or 0 */
     struct call call;       /* what waiter_listen() returns next, unless an event occurs first */
 };
@@ -614,7 +614,7 @@ void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memo
                 const struct lock_request *request);
 
 /* After a refusal: joins the queue if necessary, and arranges that the waiter is woken. `ends` is
- * when the lock may become free. True if the waiter is the head. */
+ * when the lock may become free. True if it is the first waiter. */
 bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                  const struct lock_request *request, struct deadline ends);
 
@@ -635,13 +635,14 @@ struct call waiter_listen(struct waiter *waiter);
  * queue_leave(). */
 void waiter_stop(struct waiter *waiter);
 
-/* Frees the waiter's ticket, and the mark that shows that the waiter is alive (queue.c). */
+/* Frees the waiter's ticket, and the lock by which the waiter shows that it is alive (queue.c). */
 void queue_leave(const struct lock_file *file, struct ticket *own);
 
 /* True if no waiter comes before this process, whose ticket is `own` (number 0: it is not a waiter,
- * and all waiters come before it). The head keeps this process out for a turn of two seconds, even
- * if the lock has no room for the head; then the head is passed over. A second later, the waiters
- * right after the head that have not looked at the queue during the turn are passed over, too. */
+ * and all waiters come before it). The first waiter, the head, keeps this process out for at most
+ * one turn of two seconds, even while the lock has no room for the head. When the turn ends, the
+ * head loses it; one second later, so do the waiters right after the head that have not looked at
+ * the queue during the turn. */
 bool queue_lets(const struct lock_file *file, struct memory_entry *entry, const struct ticket *own,
                 const struct survey *survey);
 

@@ -123,11 +123,11 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     return result;
 }
 
-/* The record shows the release before the file is removed. The removal wakes a holder that still
- * has the file open, and that holder must be able to tell a release from a loss. If the holder
- * still has its place locked, it may be frozen, and waiters must not wait for it. The file is then
- * removed although waiters use it, and they start again with a new file. Otherwise the file stays
- * for the waiters. */
+/* The record shows the release before the file is removed, because the removal wakes a holder that
+ * still has the file open, and that holder must be able to tell a release from a loss. If the
+ * holder still has its place locked, it may be frozen, and waiters must not wait for it. The file
+ * is then removed although waiters use it, and they start again with a new file. Otherwise the file
+ * stays for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
                                 struct bound bound, struct errmsg *why)
 {
@@ -278,7 +278,7 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
     }
 
     struct memory_entry *entry = store_entry(store, lease->key, true);
-    if (!held_on && wanted) /* called only to record whose turn it is */
+    if (!held_on && wanted) /* queue_lets() is called only to record whose turn it is */
         (void)queue_lets(file, entry, &(struct ticket){0}, survey);
     entry_released(entry, lease->token, lease->take_id,
                    record != NULL ? age_of(record) : deadline_gap(lease->taken, deadline_now()));

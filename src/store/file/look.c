@@ -256,7 +256,7 @@ static enum lock_result write_pause(struct lock_file *file, const struct record 
     return result;
 }
 
-/* Closing the file wakes the first waiter. */
+/* Closes the file at the end, which wakes the first waiter, so that it sees the change. */
 enum lock_result dir_pause(struct backend *base, const char *key, const struct pause *pause,
                            struct bound bound, struct errmsg *why)
 {

@@ -8,9 +8,9 @@
  *     swaps it in only if the last one is unchanged; otherwise it reads again -> no fence is given
  *     out twice, and the later swap gets the higher one.
  *
- *   A and B begin an entry in the same place -> the process that swaps its key in gets the place ->
- *     the other process uses this entry if both have the same key; otherwise it continues to
- *     search.
+ *   A and B begin an entry in the same place of the table -> the process that swaps its key in gets
+ *     the place -> the other process uses this entry if both have the same key; otherwise it
+ *     continues to search.
  *
  *   A replaces an entry after B has found it, and before B uses it -> B's counts go to the wrong
  *     lock or are lost, and waiters for B's lock may lose their order once. Nothing prevents this,
@@ -29,8 +29,9 @@
  *     changes nothing the second time. The page is marked as allocated, and used, only afterwards,
  *     because a store into a hole on a full disk raises SIGBUS.
  *
- *   A and B take a lock away by force (--force-release) -> each writes its name and marks the
- *     leases -> the recorded name is that of the later process, or a mixture of both names.
+ *   A and B take a lock away by force (--force-release) -> each writes its name, and marks the
+ *     leases as taken away -> the recorded name is that of the later process, or a mixture of both
+ *     names.
  *
  *   A reads a slot while B writes it; or both write at once, because one of them has lost the lock;
  *     or the writer is killed -> the checksum does not match -> a reader tries again, and then
@@ -328,9 +329,9 @@ static struct memory_entry *least_needed(const struct memory *memory)
     return least;
 }
 
-/* Finds the place with this key or, if there is none, the place to use for the key (NULL: there is
- * no such place). The first access to an entry that will be written is a write, because a read
- * would make the kernel map the 16 pages around the entry, too. */
+/* Finds the entry of this key or, if there is none, the entry to use for the key (NULL: no entry
+ * can be used). The first access to an entry that will be written is a write, because a read would
+ * make the kernel map the 16 pages around the entry, too. */
 static struct memory_entry *find(const struct memory *memory, uint64_t key, bool make, bool *there)
 {
     for (size_t i = 0; i < MEMORY_ENTRIES; i++) {

@@ -29,8 +29,8 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
                           size_t room);
 
 /* True if the process holder->pid now has a lock on this file through any of its descriptors except
- * `except` (-1: none), even if another process acquired that lock. Then sets holder->shares. Also
- * returns false if we may not look at that process's descriptors. */
+ * `except` (-1: none), even if another process acquired that lock. In that case also sets
+ * holder->shares. False also if we may not look at that process's descriptors. */
 bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except);
 
 #endif

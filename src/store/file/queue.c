@@ -1,13 +1,18 @@
 /* The waiters of a lock file: their tickets, what wakes which waiter, and the thread that waits in
  * the kernel.
  *
+ * The head is the first waiter. During its turn, which lasts two seconds, only the head may acquire
+ * the lock. A head that does not act in its turn is passed over: it loses the turn to the next live
+ * waiter. A place is what a holder locks: a byte far beyond the end of the file (file.c).
+ *
  * A ticket is a block of BLOCK bytes that starts at LOCK_FILE_QUEUE + number * BLOCK. The number of
- * bytes that the waiter has locked for writing shows its mode and its slots (kind_of()), so every
- * process can judge whether it is the waiter's turn. The kernel unlocks the bytes when the waiter
- * dies. Each waiter requests a read lock on the first byte of the ticket before its own. So it
- * waits until the waiter before it leaves, by acquiring the lock, giving up or dying, and each
- * departure wakes one waiter. A process that looks for tickets asks the kernel only for write
- * locks, so the read lock that a woken waiter has for a moment does not count as a ticket.
+ * bytes that the waiter has locked for writing shows its mode and, if it wants a slot, the number
+ * of slots (kind_of()), so every process can judge whether it is the waiter's turn. The kernel
+ * unlocks the bytes when the waiter dies. Each waiter requests a read lock on the first byte of the
+ * ticket before its own. So it waits until the waiter before it leaves, by acquiring the lock,
+ * giving up or dying, and each departure wakes one waiter. A process that looks for tickets asks
+ * the kernel only for write locks, so the read lock that a woken waiter has for a moment does not
+ * count as a ticket.
  *
  * During the head's turn, each waiter that looks at the queue marks the turn with another lock, on
  * a byte that depends on the waiter's number and on when the turn began. The mark shows that the
@@ -228,8 +233,9 @@ static int64_t mark_at(uint32_t ms, const struct ticket *ticket)
     return MARKS + ms % MARKED_MS * NUMBERS + ticket->number;
 }
 
-/* Marks the turn that began at `ms`, to show that this waiter is alive, and removes its mark of an
- * earlier turn. If this fails, the waiter may lose its place. */
+/* Locks the byte that shows that this waiter has looked at the queue during the turn that began at
+ * `ms`, and so is alive. Unlocks its byte of an earlier turn. If this fails, the waiter may lose
+ * its place in the queue. */
 static void mark_turn(const struct lock_file *file, uint32_t ms, const struct ticket *own)
 {
     if (own->number > 0 && lock_file_set(file, F_UNLCK, MARKS, 0))
@@ -294,7 +300,8 @@ static bool is_passed_over(const struct memory_entry *entry, const struct ticket
     return own->number < floor_of(entry);
 }
 
-/* The head has made a request and must keep waiting: it again has two seconds in which to act. */
+/* Called after the first waiter has requested the lock in vain. The request shows that this waiter
+ * is alive, so it gets another two seconds in which to act. */
 static void note_alive(struct memory_entry *entry, const struct ticket *own)
 {
     struct turn known = known_turn(entry);
@@ -303,7 +310,7 @@ static void note_alive(struct memory_entry *entry, const struct ticket *own)
 }
 
 /* The time at which all waiters before this one will have lost their turn if none of them acts;
- * DEADLINE_NEVER if the table does not say that it is the head's turn. */
+ * DEADLINE_NEVER if the table does not say that it is the first waiter's turn. */
 static struct deadline turn_end(const struct lock_file *file, const struct memory_entry *entry,
                                 const struct ticket *own)
 {
@@ -363,7 +370,7 @@ static void join(const struct lock_file *file, struct memory_entry *entry,
     own->number = 0;
 }
 
-/* Finds the ticket right before this one. False: this waiter is the head. */
+/* Finds the ticket right before this one. False: this waiter is the first one, the head. */
 static bool find_before(const struct lock_file *file, const struct memory_entry *entry,
                         const struct ticket *own, struct ticket *before)
 {
@@ -394,16 +401,17 @@ int queue_count(const struct lock_file *file, const struct memory_entry *entry,
 
 /* --- waiting ----------------------------------------------------------------- */
 
-/* After an event the head requests the lock several times, with these delays in between. */
+/* After a process has closed the file, the first waiter requests the lock several times, with these
+ * delays in between, because the kernel unlocks a killed holder's file a little later. */
 static const struct duration ask_again_after[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };
 enum { ASKED_MOST = sizeof ask_again_after / sizeof *ask_again_after };
 
 /* Polling intervals of waiters. */
-static const struct duration poll_near = {1 * NS_PER_S};       /* near the head */
-static const struct duration poll_behind = {1800 * NS_PER_MS}; /* further back */
-static const struct duration poll_alone = {200 * NS_PER_MS};   /* without notifications */
+static const struct duration poll_near = {1 * NS_PER_S};       /* the first two waiters */
+static const struct duration poll_behind = {1800 * NS_PER_MS}; /* all later waiters */
+static const struct duration poll_alone = {200 * NS_PER_MS};   /* waiters without notifications */
 
 static struct call uncalled(const char *cannot, struct deadline by)
 {
@@ -420,7 +428,7 @@ void waiter_stop(struct waiter *waiter)
     waiter->ticket.number = 0;
 }
 
-/* Starts notifications. If that fails, the next call tries again. */
+/* Starts the notifications about the file. If that fails, the next call of hear() tries again. */
 static void hear(struct waiter *waiter, const struct lock_file *file)
 {
     if (!waiter->hears)
@@ -437,8 +445,8 @@ void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memo
         queue_leave(file, &waiter->ticket);
         join(file, entry, request, &waiter->ticket);
     }
-    /* The head's notifications start before its request, so a change in between is not missed and
-     * no second request is needed. */
+    /* If this waiter is the first, its notifications start before its request. So it misses no
+     * change after the request, and need not request the lock a second time. */
     if (!waiter->behind.running && !find_before(file, entry, &waiter->ticket, &before))
         hear(waiter, file);
 }
@@ -523,7 +531,8 @@ struct call waiter_listen(struct waiter *waiter)
     struct call call = waiter->call;
     int error;
 
-    waiter->call.now = false; /* reported only once, because the waiter then makes the request */
+    waiter->call.now = false; /* reported only once, because the waiter requests the lock as soon as
+                               * it is reported */
     if (waiter->behind.running) {
         if (blocking_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL, DEADLINE_NEVER);

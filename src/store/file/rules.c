@@ -199,12 +199,13 @@ void survey_holder(const struct survey *survey, const struct lock_request *reque
 
 /* --- whose turn it is ------------------------------------------------------------ */
 
-/* The word (`turn` in struct memory_entry) contains the head's number, whether the lock had room
- * for the head, and the time at which this state began. The time is in milliseconds of the boot
- * clock of the first time namespace, and may wrap around: a word that is weeks old delays a waiter
- * by at most two seconds. If the word contains no time, the head has lost its turn. All waiters
- * with lower numbers have lost their turns, too. A waiter that joins an empty queue resets the
- * word, which may come from an older dlock or be about tickets long gone. */
+/* The word (`turn` in struct memory_entry) contains the ticket number of the first waiter (the
+ * head), whether the lock had room for the head, and the time at which this state began. The time
+ * is in milliseconds of the boot clock of the first time namespace, and may wrap around: a word
+ * that is weeks old delays a waiter by at most two seconds. If the word contains no time, the head
+ * has lost its turn. All waiters with lower numbers have lost their turns, too. A waiter that joins
+ * an empty queue resets the word, which may come from an older dlock or be about tickets long
+ * gone. */
 struct turn turn_read(uint64_t word)
 {
     uint32_t low = (uint32_t)word;
@@ -232,7 +233,7 @@ struct duration turn_length(int place)
 }
 
 /* True if the turn of the waiter `next` is counted from the same time as the head's turn, because
- * there has been room for both since then. */
+ * the lock has had room for both since that time. */
 static bool goes_along(const struct turn *known, const struct ticket *head,
                        const struct ticket *next)
 {

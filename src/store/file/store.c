@@ -12,9 +12,9 @@
  *   The holder is killed after it has recorded its run, but before its record is gone -> the record
  *     looks like that of a lost run -> this run is already the last one recorded, and is not
  *     recorded again.
- *   The holder is killed before it has recorded its run -> the record stays, unlocked ->
- *     store_read_runs() counts the run as lost, and the next process that acquires the lock records
- *     it as lost.
+ *   The holder is killed before it has recorded its run -> the record stays, but its place is no
+ *     longer locked -> store_read_runs() counts the run as lost, and the next process that acquires
+ *     the lock records it as lost.
  *   The lock is taken away by force (--force-release) -> the process that does so records the run
  *     as lost -> the holder, which learns of it, does not record the run again.
  *   The file is removed by hand -> the holder records the run when it gives up the lock, unless a
