@@ -16,8 +16,8 @@ int action_release(const struct options *options, struct messages *out);
 int action_force_release(const struct options *options, struct messages *out);
 int action_pause(const struct options *options, struct messages *out); /* also does --resume */
 
-/* Takes a lock for the life of another process, by default the calling script. A guard process
- * stays behind, and holds and watches the lock. */
+/* Acquires a lock until another process ends, by default the calling script. After dlock has
+ * exited, a guard process holds the lock and watches its lease. */
 int action_attach(const struct options *options, struct messages *out);
 
 /* Actions that only look at locks. They take no lock and do not disturb other processes. */

@@ -57,8 +57,8 @@ static enum rivals rivals_of(const struct options *options, enum option_id id, b
 }
 
 /* Returns the setting that decides this option, or NULL if the option is not set. *text is the
- * option's value, or NULL if there is none. In a group of rivals, the last setting decides for all
- * of them. */
+ * option's value, or NULL if there is none. In a group of rivals, the last setting decides for the
+ * whole group. */
 static const struct setting *deciding(const struct options *options, enum option_id id,
                                       const char **text)
 {

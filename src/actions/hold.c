@@ -190,7 +190,8 @@ static void say_attached(const struct attach *attach)
                attach->target.name, until);
     say_verbose(attach->out, "attached to %s; dlock releases the lock when the process ends",
                 attach->target.name);
-    /* The kernel protects the first process of a pid namespace from the processes inside. */
+    /* dlock could not kill pid 1 when the lease ends, because the kernel protects the first process
+     * of a pid namespace from signals of the processes inside. */
     if (attach->target.id.pid == 1 && !attach->options->warn_on_expire)
         say_warning(attach->out,
                     "dlock cannot kill %s: at the end of the lease, that process stops only if it "

@@ -39,8 +39,8 @@ static struct holder first_holder(const struct lock_state *state)
     return holder;
 }
 
-/* Waits until the time `until`, and shows the wait. Catches signals meanwhile, so that dlock
- * removes the live line from the terminal before a signal ends dlock. */
+/* Waits until the time `until`, and shows the wait in a line on the terminal. Catches signals
+ * during that time, so that dlock erases the line before a signal ends dlock. */
 static void pause_until(struct deadline until, const struct lock_state *state,
                         struct progress *view)
 {
@@ -62,8 +62,8 @@ static void pause_until(struct deadline until, const struct lock_state *state,
     fd_close(&signals.fd);
 }
 
-/* Returns the time of the next look: after `interval`, or when a lease of the lock ends, if that is
- * earlier. */
+/* Returns when dlock looks at the lock again: after about `interval`, or earlier if a lease of the
+ * lock ends earlier. */
 static struct deadline next_look(const struct lock_state *state, struct duration interval)
 {
     struct deadline next = deadline_after(duration_jittered(interval));
@@ -103,10 +103,10 @@ static bool held_by_ancestor(const struct target *target)
                                                target->key, &outer, bound);
 }
 
-/* Looks at the lock. While the store does not answer, repeats the look until --retry-for is over or
- * the wait has ended. If the wait has less than a second left, the look still gets a full second,
- * as an attempt to acquire a lock does. With -n, dlock looks only once, limited only by the
- * connection's own time limit. */
+/* Reads the state of the lock. If the store does not answer, tries again until --retry-for is over
+ * or the wait has ended. If the wait has less than a second left, the store still gets a full
+ * second to answer, as when dlock acquires a lock. With -n, dlock tries only once, and only the
+ * connection's own time limit applies. */
 static enum lock_result look_within(struct target *target, struct deadline end, struct errmsg *why)
 {
     const struct options *options = target->options;

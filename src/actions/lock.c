@@ -317,9 +317,9 @@ static bool names_owner(const struct target *target)
 }
 
 /* Returns the innermost lock that this process runs under and that has the given name and token, or
- * NULL if there is none. If an attached lock has ended, a lock in force that is attached to the
- * same process counts instead. If there is no such lock, the ended lock counts rather than a lock
- * further out, because a second --release must not release the latter. */
+ * NULL if there is none. If that lock was attached (--attach) and has ended, returns the next such
+ * lock that is attached to the same process and has not ended. If there is none, returns the ended
+ * lock, and not a lock of another process, because a second --release must not release that one. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {

@@ -295,9 +295,10 @@ enum lock_result options_of_held(struct options **under, const struct options *o
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 
-/* True if the outer lock may replace the requested lock. A lock on this host alone cannot replace a
- * lock that should be in Redis. The lock of a --lock-file and any other lock never replace each
- * other (see also ask_held()), because with --lock-file the file itself is the lock. */
+/* True if `held`, a lock that dlock already runs under, may count as the requested lock, so that
+ * dlock need not acquire the requested one. A file lock cannot count as a lock that should be in
+ * Redis. A lock of --lock-file cannot count as a named lock, or a named lock as a lock of
+ * --lock-file (see also ask_held()), because with --lock-file the file itself is the lock. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
     bool in_file = strcmp(held->backend, "redis") != 0;
@@ -306,8 +307,8 @@ static bool may_stand_in(const struct options *options, const struct held *held)
     return !in_file || (options->backend == BACKEND_AUTO && options->redis == NULL);
 }
 
-/* True if the options name a store that may exist. If a lock has ended, its directory may be gone,
- * and dlock must not create it again. */
+/* True if the options name a store that may exist. If a lock has ended, its lock directory may be
+ * gone, and dlock must not create that directory again. */
 static bool names_store(const struct options *under, const struct held *held)
 {
     if (strcmp(held->backend, "redis") == 0)
@@ -373,8 +374,8 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         if (!held_next(&at, &held))
             continue;
         enum lock_result result = ask_held(&question, bound, why);
-        /* With --lock-file, a silent store does no harm, because the file cannot be locked in a
-         * different store. */
+        /* With --lock-file, dlock may continue although the store does not answer, because the file
+         * cannot be locked in a different store. */
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
         if (silent) {

@@ -150,7 +150,8 @@ static NOT_INLINED void advise_ttl(struct run *run)
 
 /* The release (compare-and-delete) is the last check of the lock. If the lock is gone, or held by
  * another owner, the lock may have been lost while the command ran, and dlock reports it as lost.
- * LOCK_ENDED is no such loss: the lease merely ran out before the release arrived. */
+ * LOCK_ENDED is not reported as a loss, because the lease merely ran out before the release
+ * arrived. */
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};
@@ -158,7 +159,7 @@ static int finish(struct run *run, struct outcome *outcome)
     if (ran)
         say_ended(run, outcome);
     else
-        run->lock.lease.hold = deadline_now(); /* --hold-at-least is only for a command that ran */
+        run->lock.lease.hold = deadline_now(); /* --hold-at-least needs a command that ran */
 
     run->lock.lease.lost = outcome->lease_over;
     run->lock.lease.end = run_end_of(run, outcome);

@@ -1,4 +1,5 @@
-/* Writes and reads the word of DLOCK_HELD that contains the settings of a held lock's store. */
+/* Writes and reads the word that contains the settings of a held lock's store. The word is part of
+ * DLOCK_HELD, the variable that tells a command which locks it runs under. */
 #include "config/config_int.h"
 #include "redis/url.h"
 #include "util/text.h"

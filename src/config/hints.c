@@ -261,7 +261,7 @@ static void note(struct near *near, const char *word, const char *name, enum opt
     near->distance = found;
     for (int i = 0; i < near->count && i < NEAR_MOST; i++)
         if (near->ids[i] == id)
-            return; /* another name of this option has been noted */
+            return; /* another name of this option is already in the list */
     if (near->count < NEAR_MOST) {
         near->names[near->count] = name;
         near->ids[near->count] = id;

@@ -2,15 +2,15 @@
  * turns the rows into the table option_rows, and config/options.h turns them into ids. An option
  * without a help text exists only to be refused with a reason. Columns:
  *
- * OPTION(ID, name, letter, function that reads the value (values.c), place in struct options,
+ * OPTION(ID, name, letter, function that reads the value (values.c), member of struct options,
  *        default, argument or choices (NULL: yes or no), actions that use the option (values.c),
  *        circumstances (options.h; the option has an effect if one of them holds), help)
- * ACTION(ID, name, letter, function that reads the value, place in struct options, argument,
- *        whether it takes a lock's name, whether it needs the record of a lock, help)
+ * ACTION(ID, name, letter, function that reads the value, member of struct options, argument,
+ *        whether a lock's name follows, whether the store must keep a record of the lock, help)
  *
  * dlock.conf and DLOCK_* variables can set an option if its actions contain IN_FILES, as most
- * groups of actions do. Options with HELD determine the store and the key of a lock, so DLOCK_HELD
- * contains them (held_store.c). */
+ * groups of actions do. Options with HELD determine the store and the key of a lock, so DLOCK_HELD,
+ * which tells a command which locks it runs under, contains them (held_store.c). */
 
 /* Used daily */
 OPTION(NONBLOCK, "nonblock", 'n', flag, AT(nonblock), NULL, NULL, WAITING, ON_ANY,

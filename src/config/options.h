@@ -49,7 +49,7 @@ enum {
     ON_CERT = 1 << 9,        /* there is a client certificate */
     ON_CONFLICT = 1 << 10,   /* dlock may give up without the lock */
     ON_STOP = 1 << 11,       /* dlock stops the command when the lease ends */
-    ON_END = 1 << 12,        /* the lease ends */
+    ON_END = 1 << 12,        /* the TTL of the lease is finite */
     ON_HEARTBEAT = 1 << 13,
     MUST = 1 << 14, /* not a circumstance: if the option has no effect, dlock always refuses it */
     ON_SERVERS = ON_REDIS | ON_QUORUM,
@@ -252,10 +252,11 @@ void options_unused(const struct options *options,
 
 /* --- the store of a held lock (held_store.c) --------------------------------- */
 
-/* The first word of a lock's line in DLOCK_HELD contains the settings that determine the lock's
- * store and key, such as "file?lock-dir=/run/lock/dlock" or "redis?redis=redis://a&prefix=p:". A
- * byte that would end a value is written as '%' and two hexadecimal digits. The word contains no
- * passwords, and its paths are absolute. A setting that is not in the word has its default. */
+/* The variable DLOCK_HELD tells a command which locks it runs under. The first word of a lock's
+ * line in DLOCK_HELD contains the settings that determine the lock's store and key, such as
+ * "file?lock-dir=/run/lock/dlock" or "redis?redis=redis://a&prefix=p:". A byte that would end a
+ * value is written as '%' and two hexadecimal digits. The word contains no passwords, and its paths
+ * are absolute. A setting that is not in the word has its default. */
 
 /* Returns the first word of a line in DLOCK_HELD for a lock in a store of this kind with these
  * settings. `lock_dir` is the lock directory in use, or NULL if there is none. The caller frees the

@@ -91,7 +91,8 @@ static bool quiet(const struct value *value)
     return true;
 }
 
-/* Refuses an option of flock(1), as unlock() below does, and says why dlock does not have it. */
+/* Refuses an option of flock(1), as unlock() below does, and says why dlock does not have that
+ * option. */
 static bool no_fork(const struct value *value)
 {
     errmsg_set(value->why, "dlock must keep running to watch the lease, to stop the command when "
@@ -189,7 +190,7 @@ static bool slots(const struct value *value)
 
 static bool attach_pid(const struct value *value)
 {
-    int64_t pid = 0; /* if there is no value: our parent process */
+    int64_t pid = 0; /* if there is no value: the parent process of dlock */
     if (*value->text != '\0' && !number_parse(value->text, 1, INT32_MAX, &pid))
         return refuse(value, "must be the pid of a process");
     value->options->attach_pid = (pid_t)pid;

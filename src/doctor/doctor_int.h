@@ -30,7 +30,7 @@ bool doctor_redis(struct backend *store, const struct lock_request *request,
                   struct findings *findings, struct bound bound);
 
 /* Removes everything that a store in Redis remembers about the free lock, including its last
- * fence. */
+ * fencing token. */
 void doctor_forget(struct backend *store, const char *key, struct bound bound);
 
 /* Sends the command, and waits for its reply, which the caller frees. False: there is no reply,

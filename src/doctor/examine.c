@@ -1,4 +1,4 @@
-/* The checks of a store: a place for lock files, one Redis, or a quorum. */
+/* The checks of a store: a lock directory, a single lock file, one Redis, or a quorum. */
 #include "doctor/doctor_int.h"
 
 #include "store/file/backend.h"

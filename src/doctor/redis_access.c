@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the commands are for. A purpose has one row, which reports all its refused commands. */
+/* What the commands are for. Each purpose has one row, for all its refused commands. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
 /* The advice for a command that the server has refused. */

@@ -120,7 +120,8 @@ static void mode(const struct facts *facts, struct findings *findings)
 
 /* --- whether locks stay -------------------------------------------------- */
 
-/* The volatile-* policies are no better than allkeys-*, because every lock has an expiry. */
+/* The volatile-* policies can evict locks, as the allkeys-* policies can, because every lock has an
+ * expiry. */
 static void eviction(const struct facts *facts, struct findings *findings)
 {
     static const char advice[] =

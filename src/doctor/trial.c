@@ -12,8 +12,9 @@
  * take. */
 static const struct duration notice_limit = {500 * NS_PER_MS}, clean_limit = {2 * NS_PER_S};
 
-/* If a proxy closes the connection of a subscriber, the trial tries again a few times before it
- * does without a subscription, as real watches and waiters do. */
+/* If a proxy closes the connection of a subscriber, the trial subscribes again a few times. If that
+ * does not help, the trial continues without a subscription, as holders and waiters do outside the
+ * trial. */
 enum { TRIES = 4 };
 
 /* The holder or the waiter of the trial, with its own backend. */
@@ -242,9 +243,9 @@ static enum lock_result force(struct trial *trial, struct errmsg *why)
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* Each step needs the one before it. If a step succeeds without adding a row, dlock adds a row with
- * the time that the step took. If a step finds the lock in the wrong state, the store cannot be
- * trusted. */
+/* Each step runs only if the step before it succeeded. If a step succeeds without adding a row,
+ * dlock adds a row with the time that the step took. If a step finds the lock in the wrong state,
+ * dlock reports that the store cannot be trusted. */
 static const struct {
     const char *name;
     enum lock_result (*run)(struct trial *trial, struct errmsg *why);
@@ -279,8 +280,8 @@ static bool run_step(struct trial *trial, size_t i)
     return result == LOCK_OK;
 }
 
-/* Releases the lock if the party holds the lock, may hold it without knowing, or is still in the
- * queue. */
+/* Releases the lock if the party holds it, may hold it because an answer of the store was lost, or
+ * is still in the queue. */
 static void give_back(struct party *party, struct bound bound)
 {
     struct backend *backend = party->backend;
@@ -298,8 +299,8 @@ static void clean(struct trial *trial)
     struct bound bound = {deadline_after(clean_limit), -1};
     give_back(&trial->waiter, bound);
     give_back(&trial->holder, bound);
-    /* Both backends must do this, because one address may lead to two servers, and then each server
-     * remembers the trial lock. */
+    /* Both backends must do this, because one address may lead to two servers, and in that case
+     * each server remembers the trial lock. */
     doctor_forget(trial->waiter.backend, trial->waiter.request.key, bound);
     doctor_forget(trial->holder.backend, trial->holder.request.key, bound);
 }

@@ -345,7 +345,8 @@ void run_memory_json(struct json *json, const struct run_memory *memory)
     fields_json(&memory_fields, memory, json);
 }
 
-/* The details of the only holder of an exclusive lock also appear at the top level. */
+/* The details of the only holder of an exclusive lock also appear at the top level of the JSON
+ * object. */
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *scope,
                            const char *backend)
 {

@@ -161,8 +161,8 @@ static void note_end(struct progress *view)
     view->until_ms = until_ms;
 }
 
-/* A holder that released the lock and ended right after the store's answer looks like one that died
- * with the lock. Only the next answer shows the difference. */
+/* A holder that released the lock and ended right after the store's answer looks like a holder that
+ * died without releasing the lock. A holder has died only if the next answer still names it. */
 static void note_death(struct progress *view, bool same_one)
 {
     enum process_life life = holder_life_held(&view->holder);
@@ -178,8 +178,7 @@ static void note_holder(struct progress *view, const struct holder *holder)
 {
     bool same = looks_the_same(&view->holder, holder),
          same_one = same_process(&view->holder, holder);
-    /* Nothing to do if the store has not answered again: a new answer would report less time
-     * left. */
+    /* If the time left is the same, the store has not answered again, and nothing has changed. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns &&
         view->holder.pause.left.ns == holder->pause.left.ns)
         return;
@@ -279,8 +278,8 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
     return DEADLINE_NEVER;
 }
 
-/* For systemd, a unit that waits for its lock is still starting. Each message extends
- * TimeoutStartSec by more than the longest pause between two tries. */
+/* systemd regards a unit that waits for its lock as still starting. So each message extends the
+ * time limit for the start (TimeoutStartSec) by more than the longest pause between two tries. */
 static struct deadline notify_manager(struct progress *view, const struct errmsg *why)
 {
     struct wait_text text;

@@ -113,7 +113,7 @@ int flushed(const struct messages *out, int status)
 /* --- --report=FILE ------------------------------------------------------- */
 
 /* In a directory that everyone can write to, another user may have created a link to a file that
- * only we can write to. So dlock follows only links that this user or root owns, such as
+ * only this user can write to. So dlock follows only links that this user or root owns, such as
  * /dev/stderr. */
 static int open_report(const char *path)
 {

@@ -47,8 +47,8 @@ void table_fit(const struct table *table, int room, int last, int widths[TABLE_C
     *end = rest - *shrinks;
 }
 
-/* Prints as much as fits in `width` columns, and shows with '~' that more is left. Returns the
- * number of columns used. */
+/* Prints as much of the text as fits in `width` columns, and ends a truncated text with '~'.
+ * Returns the number of columns used. */
 static int print_cell(FILE *to, const char *text, int width)
 {
     int used;

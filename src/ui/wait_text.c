@@ -35,9 +35,9 @@ const char *holder_format(const struct holder *holder, const char *life,
     return text;
 }
 
-/* The time is from the holder's clock. A time that is in the future by our clock is left out,
- * because it would only confuse. A record that could be read only in part may also contain such a
- * time. */
+/* The time is from the holder's clock. A time that is in the future by this host's clock is left
+ * out, because it would only confuse. A record that could be read only in part may also contain
+ * such a time. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char time[40] = "";

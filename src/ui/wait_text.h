@@ -27,7 +27,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, enum p
                                   char text[HOLDER_TEXT_SIZE]);
 
 /* " since 02:59:58 +0100"; "" if the holder or the time is not known, if the time is in the future
- * by our clock, or if only --hold-at-least still keeps the lock. */
+ * by this host's clock, or if only --hold-at-least still keeps the lock. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
 
 /* "paused by ann@web3 until 14:00:00 +0100; message: why". */
