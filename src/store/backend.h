@@ -51,8 +51,8 @@ struct backend {
                                  * error */
     struct duration poll_least; /* the first polling interval for a held lock, unless the store
                                  * wakes the waiter */
-    /* A take was sent and not answered, so this process may hold the lock now or later: a caller
-     * that gives up must call release(). */
+    /* A request for the lock was sent and not answered, so this process may hold the lock now or
+     * later. A caller that gives up must therefore call release(). */
     bool uncertain;
     /* Additional information about the last successful call, from stores with several servers:
      * `note` is printed with -v, `warning` always. NULL: none. */
@@ -63,10 +63,10 @@ struct backend {
     /* Requests the lock once. Never waits for the holder. LOCK_OK: *lease is filled in. LOCK_HELD:
      * *holder is filled in; its `refusal` says whether once_per refused the request, which the
      * store decides in the same step as the take. Otherwise *why is set: LOCK_UNAVAILABLE,
-     * LOCK_REFUSED, LOCK_INVALID (every call returns this if the lock has a newer format,
-     * lock/format.h), LOCK_CANT_CREATE, LOCK_CANCELLED, LOCK_SYSTEM. After LOCK_UNAVAILABLE the
-     * caller may repeat the same request. If the previous call acquired the lock and only its
-     * answer was lost, the repeated request returns that lease. */
+     * LOCK_REFUSED, LOCK_INVALID (every call returns this if the lock has a newer format than this
+     * dlock knows, lock/format.h), LOCK_CANT_CREATE, LOCK_CANCELLED, LOCK_SYSTEM. After
+     * LOCK_UNAVAILABLE the caller may repeat the same request. If the previous call acquired the
+     * lock and only its answer was lost, the repeated request returns that lease. */
     enum lock_result (*take)(struct backend *, const struct lock_request *, struct lease *,
                              struct holder *, struct bound, struct errmsg *);
 
@@ -75,11 +75,11 @@ struct backend {
     struct call (*listen)(struct backend *);
 
     /* Asks whether this process still holds the lock, and adopts a deadline that other processes
-     * have moved (lease_adopt()). Never renews. If this backend has not acquired a lock, check(),
-     * extend() and release() apply to the lock of another process, which they find by the lease's
-     * key and token. check() and extend() then fill in the lease's mode, slots and slot. Returns
-     * LOCK_OK; LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; otherwise any result of take()
-     * except LOCK_HELD. */
+     * have moved (lease_adopt()). Never renews the lease. If this backend has not acquired a lock,
+     * check(), extend() and release() apply to the lock of another process, which they find by the
+     * lease's key and token. check() and extend() then fill in the lease's mode, slots and slot.
+     * Returns LOCK_OK; LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; otherwise any result
+     * of take() except LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct errmsg *);
 
     /* Makes the lease last for its TTL from now on, if this process still holds the lock. The TTL
@@ -108,12 +108,12 @@ struct backend {
                                 struct errmsg *);
 
     /* Looks at the lock without changing anything. LOCK_OK: *state is filled in, and the caller
-     * frees it with lock_state_free(). If the look fails because the lock has a newer format,
-     * state->newer is set. */
+     * frees it with lock_state_free(). If look() fails because the lock has a newer format than
+     * this dlock knows, state->newer is set. */
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound,
                              struct errmsg *);
 
-    /* For a store that may not see all holders, after a look that found none: acquires the lock and
+    /* For a store that may not see all holders, after look() has found none: acquires the lock and
      * releases it at once. LOCK_OK: the lock is free, or *state has been filled in again and says
      * that the lock is held, perhaps by an unknown holder. NULL: look() sees all holders. */
     enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *,

@@ -58,8 +58,8 @@ static struct call quorum_listen(struct backend *backend)
 
 enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-/* The patience for a request that slow servers should also carry out. LOCK_GONE counts as an answer
- * too: it means that the server has no pause to end. */
+/* How long to wait for the slow servers if they should carry out the request, too. LOCK_GONE counts
+ * as an answer too: it means that the server has no pause to end. */
 static struct duration judge_slow(const struct quorum *quorum)
 {
     int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
@@ -148,8 +148,8 @@ static int64_t newest_ms(const struct run_record *run)
     return run->began_ms > run->end.ended_ms ? run->began_ms : run->end.ended_ms;
 }
 
-/* A run begins on a majority. A lost run that fewer servers know is only a lock that was granted
- * there and given back. */
+/* True if the run took place. A run begins on a majority. If fewer servers know a run that ended
+ * without a release, they only granted the lock, and it was given back. */
 static bool has_run(const struct quorum *quorum, const struct run_record *run)
 {
     int same = 0;
@@ -161,9 +161,9 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed some runs. So the success is the newest one, with the counts of
- * the server that knows of the most runs since then. The last run is the newest one by the hosts'
- * clocks, with the longest history among the servers that know of that run. */
+/* A server that was down has missed some runs. So the last success is the newest one, with the
+ * counts of the server that knows of the most runs since that success. The last run is the newest
+ * one by the hosts' clocks, with the longest history among the servers that know of that run. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};

@@ -3,8 +3,8 @@
  * Every order of events of a take. `need` servers are a majority.
  *
  *   A majority grants the lock -> the slow servers get as long again as the others took, and are
- *     then cut short -> each check asks the servers that do not have the lock to join (join()), so
- *     that the lock does not remain on a bare majority for long.
+ *     then cut short -> each check asks the servers that do not have the lock to join, that is, to
+ *     grant it, too (join()), so that the lock does not remain on a bare majority for long.
  *   A majority grants the lock, but one of these servers was so slow that the lease, which counts
  *     from before each server was asked, is nearly over -> the waiter gives the lease back
  *     (run/acquisition.c).
@@ -20,7 +20,7 @@
  *   A server is asked to join -> it adopts the fence of the lease and makes no new one, so the next
  *     take finds the same fence everywhere.
  *   The lock is removed after the take, but before the fence is written -> if enough servers can be
- *     asked, the lock counts as held by another client.
+ *     asked, the lock counts as held by another client; otherwise the take fails as in an outage.
  *   Another client has a majority -> the take is refused -> the same call releases the lock on the
  *     servers that granted it to this client, so that a minority never keeps others out.
  *   Several clients ask at once, and each gets only some servers (a split) -> all release -> each
@@ -74,8 +74,8 @@ static const struct duration join_interval = {1 * NS_PER_S};
 
 /* --- owed takes ---------------------------------------------------------- */
 
-/* Records that the last take on this server must be released, unless an earlier take there is
- * already owed. */
+/* Records that the last take on this server must be released, unless an earlier take there already
+ * has to be released. */
 static void owe(struct quorum_member *member)
 {
     if (member->standing != MEMBER_OWES) {
@@ -91,8 +91,8 @@ static bool is_settled(enum lock_result result)
     return result == LOCK_OK || lock_is_past(result);
 }
 
-/* Releases the lock that the owed take may have acquired on this server. Once the server says that
- * the lock is no longer there, nothing is owed. */
+/* Releases the lock that an earlier take (member->owed) may have acquired on this server. Once the
+ * server says that the lock is no longer there, nothing has to be released. */
 static enum lock_result settle(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -130,7 +130,8 @@ static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 
 /* --- asking for the lock ------------------------------------------------- */
 
-/* Requests the lock from one server, after releasing a take that is owed there. */
+/* Requests the lock from one server. If an earlier take may have acquired the lock there, releases
+ * that lock first. */
 static enum lock_result take_on(struct quorum_member *member, const struct lock_request *request,
                                 struct lease *lease, struct holder *holder, struct bound bound)
 {
@@ -196,8 +197,8 @@ static struct duration judge_take(const struct quorum *quorum)
     int spare = quorum->count - quorum->need;
     int ok = quorum_count_round(quorum, RESULT_OK);
     int held = quorum_count_round(quorum, RESULT_HELD);
-    /* Unless the lock is detached, the slow servers get hardly any time, because this process can
-     * ask them to join later. */
+    /* Unless the lock is detached (no process watches it), the slow servers get hardly any time,
+     * because this process can ask them later to grant the lock, too. */
     if (ok >= quorum->need)
         return grace(quorum, quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1),
                      DURATION_MS(100));
@@ -339,8 +340,9 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* --- take ---------------------------------------------------------------- */
 
-/* The servers of a quorum keep no queue of waiters. If the release of an earlier lease got no
- * answer, that lease may still exist, so it is owed. */
+/* The servers of a quorum keep no queue, so only the last request tells them that this client has
+ * waited. If the release of an earlier lease got no answer, that lease may still exist, so it must
+ * be released again. */
 static void begin_take(struct quorum *quorum, const struct lock_request *request)
 {
     FOR_MEMBERS (member, quorum) {
@@ -404,7 +406,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* Asks a server without the lock to grant it too. If the answer to an earlier attempt was lost, the
  * server recognizes the take id. The lease ends there when it ends on the other servers. The time
- * for connecting and for releasing an owed take must not extend the lease, which would otherwise
+ * for connecting and for releasing an earlier take must not extend the lease, which would otherwise
  * grow each time a server forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
@@ -436,13 +438,13 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
 }
 
 /* The caller's answer does not depend on members that join, so they only get the time for
- * connecting, for releasing an owed take, and for the new take. */
+ * connecting, for releasing an earlier take, and for the new take. */
 static struct duration judge_join(const struct quorum *quorum)
 {
     return quorum_rounds(quorum, 6, DURATION_MS(200));
 }
 
-/* Asks these members to join. Returns whether the caller was cancelled. */
+/* Asks these members to grant the lease, too. Returns whether the caller was cancelled. */
 static bool have_join(struct quorum *quorum, member_set who, struct lease *lease,
                       struct bound bound)
 {
@@ -520,7 +522,7 @@ static enum lock_result ask_lease(struct quorum *quorum, struct quorum_question 
     question.who = quorum_members(quorum, MEMBER_GRANTS);
     bool cancelled = quorum_round(quorum, &question, bound);
     quorum_learn_pace(quorum);
-    quorum_note(quorum, false); /* also notes a member that must still join */
+    quorum_note(quorum, false); /* also notes a member that does not grant the lease yet */
 
     enum lock_result result = quorum_verdict(quorum, question.who, cancelled, why);
     forget_lost(quorum, lease);

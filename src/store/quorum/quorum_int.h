@@ -45,8 +45,8 @@ struct quorum_member {
     char url[sizeof((struct redis_url *)0)->shown]; /* as shown to people */
     enum member_standing standing;
     struct lease lease;    /* the lease as stored on this server; deadline 0: no lease */
-    struct deadline until; /* MEMBER_OWES: end of the owed take's lease; 0: no lease was granted */
-    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the owed take */
+    struct deadline until; /* MEMBER_OWES: when the lease of the take `owed` ends; 0: no lease */
+    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the take that must be released */
 
     /* From the last round that asked this member: */
     bool asked;
@@ -54,13 +54,13 @@ struct quorum_member {
     enum lock_result result;
     struct errmsg why;       /* the reason for the result */
     struct holder holder;    /* the holder, if the result is LOCK_HELD */
-    struct lock_state state; /* the state that a look has found */
-    struct pause pause;      /* the pause that a take or a look has found */
+    struct lock_state state; /* the state that look() has found */
+    struct pause pause;      /* the pause that take() or look() has found */
     bool started;            /* a separate thread asks this member */
     pthread_t thread;
 };
 
-/* What a round asks. */
+/* What a round (store/quorum/round.c) asks the members. */
 struct quorum_question {
     /* Asks one server, usually in a separate thread; `about` is the same for all members. */
     enum lock_result (*ask)(struct quorum_member *member, void *about, struct bound bound);
@@ -88,9 +88,9 @@ struct quorum {
     struct deadline again; /* when to ask again for a lock that is held */
 
     /* While the lock is held. */
-    struct deadline join_at;    /* when to ask members without the lock to join */
+    struct deadline join_at;    /* when to ask members without the lock to grant it, too */
     struct duration join_pause; /* the pause before join_at */
-    int news_fd;                /* an epoll(7) of the members' news; -1: none */
+    int news_fd;                /* an epoll descriptor that reports the members' news; -1: none */
 
     struct errmsg note, warning; /* what base.note and base.warning point to */
     unsigned noted;              /* the members that the note is about, one bit each */
@@ -101,7 +101,7 @@ struct quorum {
     struct bound bound;
     struct deadline start;
     struct deadline cut;     /* when the wait for the members ends */
-    struct deadline decided; /* when the first cut was set */
+    struct deadline decided; /* when `cut` was first set in this round */
     int cut_fd;              /* a timerfd that expires at `cut` */
     int cancel_fd;           /* ends all waits: an epoll(7) of cut_fd and the caller's cancel_fd */
     pthread_mutex_t mutex;
@@ -164,9 +164,10 @@ int quorum_count_round(const struct quorum *quorum, unsigned results);
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
 
 /* The majority's verdict on a lease. Call this after a round that has asked all servers that may
- * have had the lease (`may_have`), and before the answers change their standing. Returns LOCK_OK
- * or, with *why set: LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if the servers that have
- * not lost the lease are no majority; otherwise the reason why the verdict is unknown. */
+ * have had the lease (`may_have`), and before the answers change the standing of the members.
+ * Returns LOCK_OK or, with *why set: LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if the
+ * servers that have not lost the lease are no majority; otherwise the reason why the verdict is
+ * unknown. */
 enum lock_result quorum_verdict(const struct quorum *quorum, member_set may_have, bool cancelled,
                                 struct errmsg *why);
 
@@ -178,7 +179,8 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why)
  * the lowest if there are fewer values than a majority. Sorts the values. */
 int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 
-/* The pause that a majority of the servers has. */
+/* Returns the pause that is set on a majority of the servers, or no pause if there is no such
+ * majority. */
 struct pause quorum_paused(const struct quorum *quorum);
 
 /* The time until which a majority grants the lease. */
@@ -187,7 +189,8 @@ struct deadline quorum_deadline(const struct quorum *quorum);
 /* Reports in base.note and base.warning the members that have a problem. */
 void quorum_note(struct quorum *quorum, bool taken);
 
-/* Reports in base.note the members that `what` has not reached. False if there are none. */
+/* Reports in base.note the members that `what` (a release or the end of a pause) has not reached,
+ * and what happens there. False if there are none. */
 bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there);
 
 /* Like quorum_note_unreached(), after a release: warns if a majority of the servers may still have

@@ -19,7 +19,7 @@
  *     reports what it knows, so no thread outlives its round. An answer that comes after the
  *     verdict still counts as that member's result.
  *   the bound passes -> each thread ends by itself, because it has the same bound.
- *   the caller is cancelled -> all waits end at the same moment.
+ *   the caller is cancelled -> all waits end at the same moment -> each thread ends.
  *   a thread cannot be started -> the caller asks that server too, after its own: even at the
  *     user's limit of processes, no lock must be left on a server.
  *
@@ -269,8 +269,8 @@ static void add_members(const struct quorum *quorum, unsigned results, const cha
 }
 
 /* A problem that no retry solves is always a warning. A minority that is down, or has lost its
- * keys, is only noted, because a quorum is meant to tolerate that. The note stays the same as long
- * as it is about the same members, whatever they answer. */
+ * keys, is only reported with -v, because a quorum is meant to tolerate that. The note stays the
+ * same as long as it is about the same members, whatever they answer. */
 void quorum_note(struct quorum *quorum, bool taken)
 {
     member_set others = quorum_answered(quorum, ~(unsigned)RESULT_OK);

@@ -10,7 +10,8 @@
 /* --- check, extend, release ---------------------------------------------- */
 
 /* Reads the reply {"gone" or "other", reason} or {"released", anything}. The reason is "forced
- * USER@HOST", "late", "ended" or "". Returns LOCK_OK for any other reply. */
+ * USER@HOST" (removed by force), "late" (the lease ended before the release arrived), "ended" (the
+ * lease ended, or another client removed the key) or "". Returns LOCK_OK for any other reply. */
 static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
                                   struct errmsg *why)
 {
@@ -208,9 +209,9 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
         add_request(redis);
     call->careful = may_hit_another(redis, lease);
     /* Once the lease has ended, this process does not wait long for a reply, so it may exit before
-     * the server carries out the release. So near that time the script is sent as text. The whole
-     * release must fit into the server's first read of 16 kB, because the server stops reading when
-     * it replies to the greeting and finds the connection closed. */
+     * the server carries out the release. Near that time, the script is therefore sent as text. The
+     * whole release must fit into the server's first read of 16 kB, because the server stops
+     * reading when it replies to the greeting and finds the connection closed. */
     call->by_text = redis->base.uncertain ||
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;

@@ -28,8 +28,8 @@ enum lock_result redis_backend_find(struct backend *backend, const char *key,
                                     struct errmsg *why);
 
 /* Asks Sentinel number `i` of the URL for the master. Returns LOCK_OK with the address of the
- * master, or "none", in `master`; *refuses says whether the Sentinel refuses the subscription.
- * Otherwise returns the results of redis_conn_call(). */
+ * master, or "none", in `master`; *refuses says whether the Sentinel refuses the subscription by
+ * which it would report a new master. Otherwise returns the results of redis_conn_call(). */
 enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
                                             char master[ENDPOINT_TEXT_SIZE], bool *refuses,
                                             struct bound bound, struct errmsg *why);

@@ -26,9 +26,9 @@
  *
  * A message on a channel goes to every node of a Cluster, but the sender learns only how many
  * subscribers on its node received the message. Normally that count is right, because all clients
- * of a lock talk to the same node. Just after a move it may be wrong: a waiter is not counted ->
- * the waiter loses its place in the queue -> it still gets the message -> it sends a request -> it
- * is redirected to the new node -> it gets its place back.
+ * of a lock talk to the same node. Just after a move the count may be wrong: a waiter is not
+ * counted -> the waiter loses its place in the queue -> it still gets the message -> it sends a
+ * request -> it is redirected to the new node -> it gets its place back.
  *
  * Circular redirections, invalid addresses, and redirections to a node that has just failed count
  * as an outage, which may pass. The deadline of the lease remains in force. */
@@ -208,8 +208,8 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
                            "no {tag}, so its companion keys would be in other slots",
                            key);
     if (redis->conn.socket.fd >= 0)
-        redis_conn_read_messages(&redis->conn); /* the connection may have ended; redis_conn_open()
-                                                 * then makes a new one */
+        redis_conn_read_messages(&redis->conn); /* if the connection has ended, redis_conn_open()
+                                                 * makes a new one */
     return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, bound, why);
 }
 

@@ -25,7 +25,8 @@ static const struct field of_state[] = {
 };
 static const struct fields state_fields = FIELDS(of_state);
 
-/* An owner in the reply of state.lua: {token, rest of the lease, rest of the hold, record}. */
+/* An owner in the reply of state.lua: {token, rest of the lease, rest of the hold
+ * (--hold-at-least), record}. */
 static const struct field of_owner[] = {
     FIELD(lock_owner, "token", NULL, FIELD_TEXT, 0, token),
     FIELD(lock_owner, "left", NULL, FIELD_DURATION, -2, holder.left),

@@ -23,22 +23,25 @@
 enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE + TOKEN_SIZE };
 
 /* A waiter's place in the queue for the lock, and what the server has reported to the waiter. To
- * "call" a waiter means to tell it, on its channel, that its turn has come. A client does this when
- * it frees the lock or finds the lock free (store/redis/scripts/queue.lua). */
+ * "call" a waiter means to tell it, on its channel, that its turn has come: it may take the lock
+ * now. A client calls the first waiter when it frees the lock or finds the lock free
+ * (store/redis/scripts/queue.lua). */
 struct redis_place {
     char wake[COMPANION_SIZE]; /* the waiter's channel; "" before its first request */
     int64_t came;              /* time of the first request (server, us); 0: none yet */
     int ahead;                 /* number of waiters before this one; -1: unknown */
     bool attended;             /* a person is watching */
     bool listens;            /* the last request declared that the waiter listens on its channel */
-    unsigned may_call;       /* serial of a connection whose user may call waiters; 0: unknown */
-    bool called;             /* it is the waiter's turn */
-    bool vain;               /* the waiter was called, but found the lock held, because some clients
-                              * do not queue */
+    unsigned may_call;       /* serial number of a connection whose user may send messages to
+                              * waiters; 0: unknown */
+    bool called;             /* a message has told the waiter that its turn has come */
+    bool vain;               /* the waiter was told that its turn had come, but a client that
+                              * ignores the queue took the lock first */
     bool touched;            /* another client has changed the lock's key */
     bool unseen;             /* the next request is sent because no other waiter has reported a
                               * request for a long time */
-    struct deadline changes; /* when to send a request because a lease or a turn ends */
+    struct deadline changes; /* when to send a request because a lease, or another waiter's turn,
+                              * ends */
     struct deadline look;    /* when to send a request, unless another waiter does so first */
 };
 
@@ -99,7 +102,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_sh
 
 /* How many of the lock's keys a script gets. The keys come in the order of
  * store/redis/scripts/keys.lua: lock and meta first. share.lua is the exception: it does not need
- * meta, so it gets lock and own. */
+ * meta, so it gets lock and own (the record of a shared holder). */
 enum {
     KEYS_OWNED = 2,
     KEYS_SHARE = 2,
@@ -137,10 +140,10 @@ struct redis_call {
     bool by_text; /* use EVAL at once: after a NOSCRIPT for EVALSHA, this process might exit before
                    * it could send the text */
     int keys;
-    int least_keys; /* this many keys are enough while the slot is being moved; 0: all keys are
-                     * needed */
-    bool owns;      /* the call is about this process's lease, which is lost if the lock has a newer
-                     * format */
+    int least_keys; /* this many keys are enough while a Cluster moves the slot to another node; 0:
+                     * all keys are needed */
+    bool owns;      /* the call is about this process's lease, which must have been lost if the lock
+                     * now has a newer format */
 
     /* Results of the call: */
     redisReply *reply; /* an array that begins with a word; valid until redis_script_end() */
@@ -161,17 +164,17 @@ void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const ch
 
 /* Sets `owns` and `least_keys` of a call about this lease. While a Cluster moves a slot, a server
  * refuses a script if one of the script's keys is missing. For an exclusive lock of this process,
- * the script needs only lock and meta, which both exist. The other keys are for calling waiters,
- * which is impossible during the move anyway. */
+ * the script needs only lock and meta, which both exist. The script needs the other keys only to
+ * notify waiters, which is impossible during the move anyway. */
 void redis_script_is_about(struct redis_call *call, const struct lease *lease);
 
 /* Adds a number to the words of the call. */
 void redis_script_add_number(struct redis_call *call, int64_t number);
 
 /* Connects if necessary, and runs the script of the call. Returns LOCK_OK with the reply in the
- * call. Returns LOCK_INVALID if the keys are unusable or the lock has a newer format, but
- * LOCK_FOREIGN for a newer format if `owns` is set. Otherwise returns the results of
- * redis_conn_call(). */
+ * call. Returns LOCK_INVALID if the keys are unusable. If the lock has a newer format than this
+ * dlock knows, returns LOCK_FOREIGN if the call's `owns` is set, and LOCK_INVALID otherwise. In all
+ * other cases returns the results of redis_conn_call(). */
 enum lock_result redis_script_run(struct redis_backend *redis, struct bound bound,
                                   struct errmsg *why);
 
@@ -224,8 +227,8 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
 
 /* A holder or waiter calls this after each request to the master. Makes sure that a Sentinel will
  * report the next master, and asks for the current master from time to time. If the master has
- * changed, closes the connection to the old master, and redis_sentinel_moved() becomes true.
- * Failures do not matter. */
+ * changed, closes the connection to the old master, and redis_sentinel_moved() becomes true. A
+ * failure is ignored, because a later call tries again. */
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
 
 /* Reads the messages of a Sentinel, without waiting. If another server is the master now, closes
@@ -277,8 +280,8 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
 bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
                             const char *host, size_t length, const char *port);
 
-/* take() of store/backend.h. A waiter that is refused the lock joins the queue, and is called if
- * its user has the right to listen. */
+/* take() of store/backend.h. A waiter that is refused the lock joins the queue. If its user has the
+ * right to listen to a channel, the waiter gets a message when its turn comes. */
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
                             struct lease *lease, struct holder *holder, struct bound bound,
                             struct errmsg *why);
@@ -294,7 +297,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease);
 
 /* Reads the record of a holder whose `left` is already set, and sets `expires` from `left`. If
- * dlock did not write the text, `known` becomes false. */
+ * dlock did not write the record, `known` becomes false. */
 void redis_holder_read(const redisReply *record, struct holder *holder);
 
 /* Reads the reply of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller frees;

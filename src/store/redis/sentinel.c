@@ -11,14 +11,15 @@
  * Orders of events:
  *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for a reply ->
  *      until the Sentinels agree on a new master, they name the old one, and each attempt fails as
- *      in an outage -> then they name the new master.
+ *      in an outage -> once they agree, they name the new master.
  *   2. The old master is alive and still answers as a master, but only this host can reach it ->
  *      only the Sentinel's message reveals the new master.
  *   3. The message arrives while a call waits for an old master that hangs -> the call also watches
  *      the descriptor of the Sentinel's connection (alarm_fd), so its wait ends, as in an outage ->
  *      the call is sent again to the new master.
  *   4. The message is sent between the Sentinel's answer and SUBSCRIBE, or the Sentinel itself is
- *      cut off -> redis_sentinel_attend() asks again every `ask_interval`.
+ *      cut off -> redis_sentinel_attend() asks again every `ask_interval`, and so finds the new
+ *      master.
  *   5. The subscribed Sentinel dies -> its connection ends, which wakes dlock -> dlock checks the
  *      lock, which is not affected -> redis_sentinel_attend() turns to the next Sentinel.
  *   6. A Sentinel that has not heard of the failover yet names the old master, which is a replica
@@ -26,7 +27,7 @@
  *      the named server cannot be reached. But if a Sentinel has just reported the new master,
  *      dlock asks that Sentinel again, because the others may not know the new master yet.
  *   7. A Sentinel answers but refuses the subscription -> dlock tries the next Sentinel, and never
- *      tries to subscribe to the first again -> if all Sentinels refuse, redis_sentinel_attend()
+ *      tries to subscribe to that one again -> if all Sentinels refuse, redis_sentinel_attend()
  *      asks every `retry_interval`.
  *
  * dlock looks up the names of all Sentinels before the lease starts, because any of them may be
@@ -64,7 +65,7 @@ struct redis_sentinel {
     unsigned subscribed;            /* serial of the subscribed connection; 0: none */
     bool refuses[REDIS_HOSTS_MOST]; /* the Sentinels that refuse a subscription */
     bool moved;                     /* the result of redis_sentinel_moved() */
-    struct deadline tried;          /* when notifications were last requested */
+    struct deadline tried;          /* when dlock last asked the Sentinels for notifications */
     int epoll_fd;                   /* -1 until it is needed */
 };
 
@@ -94,8 +95,8 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     redis->sentinel->moved = true;
 }
 
-/* Reads the reply {host, port}. Returns LOCK_GONE if the reply is nil, because the Sentinel then
- * knows no master of this name. */
+/* Reads the reply {host, port}. Returns LOCK_GONE if the reply is nil, which means that the
+ * Sentinel knows no master of this name. */
 static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply,
                                     struct errmsg *why)
 {
@@ -284,7 +285,8 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 /* --- for the backend ----------------------------------------------------- */
 
 /* Lets a message from the Sentinel interrupt the attempt to connect to the master, and the calls
- * that follow. No Sentinel may be asked between this function and those calls. */
+ * that follow. No Sentinel may be asked between this function and those calls, because that could
+ * replace the Sentinel's connection. */
 static void set_alarm(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -344,8 +346,8 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
     (void)redis_sentinel_hear(redis);
     bound = bound_within(bound, redis->settings.timeout);
     if (redis->conn.socket.fd >= 0)
-        redis_conn_read_messages(&redis->conn); /* the connection may have ended; redis_conn_open()
-                                                 * then makes a new one */
+        redis_conn_read_messages(&redis->conn); /* if the connection has ended, redis_conn_open()
+                                                 * makes a new one */
     if (redis->conn.socket.fd < 0)
         return open_anew(redis, bound, why);
     set_alarm(redis);

@@ -7,18 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How often waiters send a request without being called. The first NEAR_PLACES waiters (NEAR in
+/* How often waiters send a request without being notified. The first NEAR_PLACES waiters (NEAR in
  * queue.lua) do so every look_interval, in case the waiters before them are frozen or no client
- * calls them. Usually one of them asks on behalf of all, and the others wait for far_interval. A
- * waiter that cannot rely on the others asks every poll_interval. */
+ * notifies them. Usually only one of them asks and tells the others, which then ask only every
+ * far_interval. A waiter that cannot rely on the others asks every poll_interval. */
 static const struct duration look_interval = {2500 * NS_PER_MS};
 static const struct duration poll_interval = {3 * NS_PER_S};
 static const struct duration far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 65 };
 
 /* A waiter that has become the first in the queue sends a request within this time, to subscribe to
- * touches (any changes of the lock's key). If the lock is handed over sooner, the waiter is called
- * first, and this request is not needed. */
+ * touches (any changes of the lock's key). If the lock becomes free sooner, the waiter is notified
+ * before it sends this request, and the request is not needed. */
 static const struct duration head_interval = {1 * NS_PER_S};
 
 /* --- replies ------------------------------------------------------------- */
@@ -42,7 +42,7 @@ struct refused {
     bool reserved; /* the lock is free, but earlier waiters come first */
     int64_t ask_ms, came;
     char mode[16];      /* the mode in which the lock is held */
-    char uncalled[512]; /* why waiters cannot be called; "" if they can be */
+    char uncalled[512]; /* why waiters cannot be notified; "" if they can be */
 };
 
 static const struct field of_refused[] = {
@@ -73,9 +73,9 @@ static const struct field of_done[] = {
 };
 static const struct fields done_fields = FIELDS(of_done);
 
-/* When to send a request after a lease or a turn has ended. The waiters ask one after the other, in
- * the order of the queue. If all asked at once, the later waiters could not see what the first ones
- * have done. */
+/* When to send a request after a lease, or another waiter's turn, has ended. The waiters ask one
+ * after the other, in the order of the queue. If all asked at once, the later waiters could not see
+ * what the first ones have done. */
 static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 {
     enum { STEP_MS = 5, STEPS_MOST = 500 };
@@ -322,8 +322,8 @@ static struct redis_call *begin_take(struct redis_backend *redis,
 
 /* WAIT is sent separately, after the lock has been acquired, and not in one write with the script,
  * because WAIT blocks the connection while the server serves other clients. If SUBSCRIBE came after
- * WAIT, a waiter could be called before it listens, and be dropped from the queue as dead. A waiter
- * that is refused the lock has nothing to WAIT for anyway.
+ * WAIT, a waiter could be notified before it listens, and be dropped from the queue as dead. A
+ * waiter that is refused the lock has nothing to WAIT for anyway.
  *
  * Neither an extension nor a release waits for replicas. If a failover loses an extension, the
  * lease is shorter, and the next check finds that out. If a failover loses a release, the lock
@@ -359,8 +359,8 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
  * or at once if the settings require none. Returns LOCK_UNAVAILABLE if too few replicas have stored
  * the take after three quarters of the remaining time. Otherwise returns LOCK_REFUSED or the
  * results of redis_conn_call(). After any failure the lock is still held, and the take is
- * uncertain: the next take with this request finds the lock held by itself and waits again, and a
- * caller that gives up releases the lock. */
+ * uncertain: the next take with this request finds that this client already holds the lock, and
+ * waits for the replicas again. A caller that gives up releases the lock. */
 static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
                                        struct bound bound, struct errmsg *why)
 {
@@ -390,8 +390,8 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
 }
 
 /* The channels that a waiter subscribes to. The first waiter also subscribes to touches (any
- * changes of the lock's key), because clients other than dlock do not call waiters. It does so only
- * some time after it has joined the queue (head_interval). */
+ * changes of the lock's key), because clients other than dlock do not notify waiters. It does so
+ * only some time after it has joined the queue (head_interval). */
 static struct redis_channels channels_for(const struct redis_backend *redis)
 {
     return (struct redis_channels){.touches = redis->base.queued && redis->place.ahead == 0,
@@ -462,7 +462,8 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last;
-    /* A waiter that was called usually gets the lock, so its request does not subscribe. */
+    /* A waiter that was told that its turn has come usually gets the lock, so its request does not
+     * subscribe. */
     bool called = stays && redis->place.called && !redis->place.vain;
     bool queues = stays && redis->place.came > 0 && !called;
     char part[TOKEN_SIZE + sizeof "wake:"];
@@ -548,8 +549,8 @@ struct call redis_listen(struct backend *backend)
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
-        /* A Cluster may have moved the lock to another node, where the waiter is called only after
-         * it has sent a request there. */
+        /* A Cluster may have moved the lock to another node, where clients can notify the waiter
+         * only after it has sent a request there. */
         bool relies = callable && !place->attended && redis->url.topology != REDIS_CLUSTER &&
                       !redis_sentinel_is_unsubscribed(redis);
         place->unseen = relies && deadline_passed(place->look);

@@ -32,8 +32,8 @@ if value then
   local answer = cjson.encode(was)
   call('DEL', lock, holders, taken)
   value = false
-  -- The lock's key may have outlived the last lease. Then no lease is removed, and `removed` keeps
-  -- its value.
+  -- The lock's key may have outlived the last lease. In that case no lease is removed, and
+  -- `removed` keeps its value.
   try('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
   hand_on(now, first_waiter())

@@ -84,7 +84,7 @@ end
 --                   meta's, of this take; or no record          ours
 --   shared          no record, and all leases have ended        gone
 --                   own, of another take                        released or other
---                   own, released but kept                      released
+--                   own, released, but --hold-at-least runs     released
 --                   own; or own is unreadable, but in the set   ours
 --                   own, ended; or meta's, of this take         gone
 --                   no record                                   released or other
@@ -147,7 +147,7 @@ local function say_ours(record)
   return {'ours', left, ends, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
 end
 
--- A shared holder's record outlives its lease by this time, so that the next take or look notices
+-- A shared holder's record outlives its lease by this time: if the holder dies, the record shows
 -- the lost run. It must expire, because every record has its own key and old records would pile up.
 local LOST_KEPT_MS = 86400000
 
@@ -178,7 +178,7 @@ local function keep(now, last, exactly)
 end
 
 -- Called when a shared holder has left. If no unexpired lease remains, the lock is deleted at once,
--- so that waiters can be called now.
+-- so that waiters can be notified now.
 local function settle(now)
   local last, ends = last_to_end()
   if last and ends > now then return keep(now, ends, true) end

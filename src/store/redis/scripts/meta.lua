@@ -1,4 +1,4 @@
--- The contents of meta. This file and keys.lua are all that a plain release needs.
+-- The contents of meta. This file and keys.lua are all that release_plainly() in release.lua needs.
 
 -- The fields that most scripts need. They are named one by one, because a loop would take longer
 -- than the command itself. Scripts that need more fields call learn(). A history without a run is
@@ -70,8 +70,8 @@ local function history_with(who, ended, how)
 end
 
 -- Records in `known` that this run is the last one to have ended. If several holders share a lock,
--- the run that began last may end first. Its success then remains the last success: a later success
--- of an older run only resets the count of failures.
+-- the run that began last may end first. If that run was a success, it remains the last success:
+-- when an older run succeeds later, that only resets the count of failures.
 local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
   known.run = table.concat({who.since or '0', ended, how, who.pid or '0', who.user or '', who.host or '', who.command or ''}, '\t')

@@ -1,17 +1,16 @@
--- The queue of waiters.
+-- The queue of waiters. To "call" a waiter means to send "turn" to its channel: it may take the
+-- lock now. For a while after that, which is the waiter's turn, no other client may take the lock.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
 -- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this text;
 --          whether the waiter listens on its channel; when it last asked (ms); when its turn ends
---          (ms; 0: it was not called since it asked); the mode and slots that it requests; its
---          record
+--          (ms; 0: not called since it asked); the mode and slots that it requests; its record
 --
--- A client that frees the lock, or finds it free, calls the first waiter: it sends "turn" to that
--- waiter's channel. For a while after that, no other client may take the lock. A waiter that
--- listens counts as alive as long as its channel has a subscriber. Clocks do not matter for this,
--- because the waiter joins the queue and subscribes in one transaction. When a waiter is called for
--- the first time, it asks without subscribing again, because it usually gets the lock then. Orders
--- of events:
+-- A client that frees the lock, or finds it free, calls the first waiter. A waiter that listens
+-- counts as alive as long as its channel has a subscriber. Clocks do not matter for this, because
+-- the waiter joins the queue and subscribes in one transaction. When a waiter is called for the
+-- first time, it asks without subscribing again, because it usually gets the lock then. Orders of
+-- events:
 --
 --   The called waiter asks -> it takes the lock -> the new first waiter is notified ("held").
 --   Another client ignores the queue and is faster -> the called waiter is refused, asks again at
@@ -27,21 +26,22 @@
 --       the client takes the free lock -> the request is refused, and the waiter waits for the new
 --         holder
 --   The called waiter is frozen, or cut off with its connection still open -> after its turn, the
---     next client that asks drops it, and at once calls all waiters (among the first NEAR) that
---     come before this client -> the first of these that is alive takes the lock; all of them share
---     one turn -> if the dropped waiter recovers and asks, it gets its old place, because the queue
---     is ordered by arrival.
+--     next client that asks drops this waiter, and at once calls all waiters (among the first NEAR)
+--     that come before the client -> the first of these that is alive takes the lock; all of them
+--     share one turn -> if the dropped waiter recovers and asks, it gets its old place, because the
+--     queue is ordered by arrival.
 --   The first waiter is dead (its channel has no subscriber) -> the next client that asks, or that
 --     calls or notifies a waiter, drops it and goes on to the next waiter.
 --   The first waiter leaves, or is dropped, while the lock is held -> the new first waiter is
 --     notified, because it must listen for touches by clients that ignore the queue.
 --   A waiter that asks leaves its channel for the moment before its transaction, and is called in
 --     that moment -> it is dropped as if dead -> its transaction puts it back in its place -> the
---     waiter that was called instead asks, and calls the first one.
+--     next waiter, which was called in the meantime, asks, and thereby calls the first one again.
 --   The called waiter gives up -> it calls the next one.
---   A waiter has a newer format -> it counts as long as it listens, and is called -> a later waiter
---     with an older dlock is refused once the lock is free.
---   A waiter has no right to listen -> it counts until the time when it should have asked again.
+--   A waiter has a newer format than this script knows -> it counts as alive as long as it listens,
+--     and is called -> a later waiter with an older dlock is refused once the lock is free.
+--   A waiter has no right to listen -> it counts as alive until the time when it should have
+--     asked again.
 --   No client calls, or the queue is gone (a killed holder, FLUSHALL, another server) -> each of
 --     the first NEAR waiters asks, unless "seen" has told it within 2.5 s that another one has
 --     asked; waiters at the front ask first, so that usually only one asks -> that waiter calls all
@@ -70,9 +70,9 @@ local function tell(id, message)
   return try('PUBLISH', channel_of(id), message) == 0
 end
 
--- Removes a waiter. Returns {head}, where `head` is the head of the remaining queue. Returns nil if
--- nothing can be written (a replica, a full disk, an ACL). The waiter then stays, and a caller that
--- loops over the queue must stop there.
+-- Removes a waiter. Returns {head}, where `head` is now the first waiter. Returns nil if nothing
+-- can be written (a replica, a full disk, an ACL). The waiter then stays, and a caller that loops
+-- over the queue must stop there.
 local function remove(id)
   if try('ZREM', queue, id) ~= 1 then return nil end
   try('HDEL', waiters, id)
@@ -82,7 +82,7 @@ local function remove(id)
   return {head = first_waiter()}
 end
 
--- Notifies the first waiter that it is the first, and how long the lock is still held.
+-- Tells the first waiter that it is now the first, and how much longer the lock is held.
 local function tell_first(id)
   local left = try('PTTL', lock)
   return tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
@@ -116,8 +116,8 @@ local function lives(waiter, now)
   return try('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
 end
 
--- Returns the first live waiter, or {} if there is none or the asker comes first. Drops the dead
--- waiters that come before.
+-- Returns the first live waiter, or {} if there is none, or if the asker (the client whose request
+-- this is) comes first. Drops the dead waiters that come before.
 local function first_alive(now, asker)
   local dropped = false
   while true do
@@ -141,7 +141,8 @@ local function fits(waiter, now)
   return waiter.mode == 'shared' or number(held) < number(waiter.slots)
 end
 
--- The turn of a waiter that does not listen ends when it should have asked again.
+-- Tells the waiter that it may take the lock now, and sets when its turn ends: for a waiter that
+-- does not listen, when it should have asked again.
 local function call_waiter(waiter, now)
   waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
   write_waiter(waiter)
@@ -149,8 +150,8 @@ local function call_waiter(waiter, now)
   return {id = waiter.id, ends = waiter.turn}
 end
 
--- Calls the waiters between the first and the asker, all at once. Each must show now that it is
--- alive, so that the asker does not have to wait for one after the other.
+-- Tells all waiters between the first and the asker at once that they may take the lock now. Each
+-- must show now that it is alive, so that the asker does not have to wait for one after the other.
 local function call_before(asker, now)
   for _, id in ipairs(try('ZRANGE', queue, 1, NEAR - 1)) do
     if id == asker then return end
@@ -159,16 +160,16 @@ local function call_before(asker, now)
   end
 end
 
--- Calls the first live waiter if it has not been called yet and its request is compatible with the
--- current holders (fits()). If the request is not compatible, the waiter is called only to show
--- that it is alive: when another client asks, and the waiter has not asked for REST_MS. If the
--- asker finds the first waiter uncalled although its request is compatible, or has to drop a waiter
--- after its turn, other waiters may be frozen, too, so all waiters before the asker are called
--- (call_before()).
+-- Sends "turn" to the first live waiter if that waiter has not got this message since it asked, and
+-- its request is compatible with the current holders (fits()). If the request is not compatible,
+-- the waiter gets the message only to show that it is alive: when another client asks, and the
+-- waiter has not asked for REST_MS. If the asker finds that the first waiter has not got the
+-- message although its request is compatible, or has to drop a waiter after its turn, other waiters
+-- may be frozen, too, so all waiters before the asker get the message (call_before()).
 --
 -- Returns {id, ends, newer}: `id` is the waiter before the asker (nil: none, or unknown), `ends` is
--- when that waiter's turn ends (nil: it is not called), and `newer` is the reply of the script if
--- the lock is free and the waiter's format is newer.
+-- when that waiter's turn ends (nil: it has no turn), and `newer` is the reply of the script if the
+-- lock is free and the waiter's format is newer.
 local function call_next(now, asker)
   local dropped = false
   while true do
@@ -195,8 +196,9 @@ local function tell_head(now, id)
   if id and tell_first(id) then first_alive(now) end
 end
 
--- Called when a client has released the lock, or left the head of the queue. Calls the waiter that
--- may now take the lock, or notifies the new head, `id`.
+-- Runs when a client has released the lock, or the first waiter has left the queue. If an exclusive
+-- lock is still held, tells the new first waiter, `id`, that it is the first. Otherwise sends
+-- "turn" to the waiter that may take the lock now.
 local function hand_on(now, id)
   if value and not is_shared() then
     tell_head(now, id)
@@ -222,11 +224,11 @@ local function denial(reply, command)
 end
 
 -- Adds the waiter `it` to the queue, or shows that it is still waiting. `it` has the form that
--- waiter_of() returns, without the fields that are set here. With `seen`, the other waiters near
--- the head are notified. Returns why waiters cannot be called, or '' if they can be called or the
--- waiter's connection already knows the reason. A client that may not call waiters cannot be called
--- either, because the clients that release its lock log in as the same user. A client that may
--- not join the queue cannot be called either.
+-- waiter_of() returns, without the fields that are set here. With `seen`, tells the other waiters
+-- among the first NEAR that this one has asked. Returns why waiters cannot be notified, or '' if
+-- they can be, or if the reason is already known on the waiter's connection. A client that may not
+-- notify waiters cannot be notified itself, because the clients that release its lock log in as the
+-- same user. A client that may not join the queue cannot be notified either.
 local function enqueue(it, came, listens, seen, now)
   local called = listens == 'try' and try('PUBLISH', channel_of(it.id), '')
   local queued = denial(try('ZADD', queue, whole(came), it.id), 'ZADD')

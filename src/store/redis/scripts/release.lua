@@ -23,7 +23,7 @@
 -- A server that refuses writes because of its state (OOM, NOREPLICAS, MISCONF, READONLY) refuses
 -- the first write of a script. So the first write of a release needs no memory, and ends the script
 -- if it fails. Either everything is written, or nothing is written and the release is sent again. A
--- late release either writes the run or fails.
+-- release after the end of the lease either records the run or fails.
 
 -- include keys.lua meta.lua
 
@@ -140,7 +140,8 @@ local function release_exclusive()
 end
 
 local how, record = standing(token, id)
--- With --owner the next holder may have the same token, so the id of the request decides.
+-- With --owner the next holder may have the same token, so the id of the request shows whether this
+-- release has already been carried out.
 if outside and past('requests', outside, '') then how, record = 'released', nil end
 if given_up then
   -- With --owner other takes may have the same token. The lock belongs to one of these unless a
@@ -150,8 +151,9 @@ if given_up then
 end
 
 -- A take that is still on its way must not find the lock free, because no client would be left to
--- release it. Such a take is withdrawn. A lost take is withdrawn as well, so that its loss counts
--- only once if this release is sent again because its reply was lost.
+-- release it. Such a take is withdrawn: meta lists it, and take.lua refuses it. The take of a lost
+-- lease is listed as well, so that the loss counts only once if this release is sent again because
+-- its reply was lost.
 local counted = past('withdrawn', id, '')
 local withdraws = not no_meta and not counted and (may_come or how ~= 'ours' and how ~= 'released' and id ~= '')
 if how ~= 'ours' then

@@ -14,7 +14,7 @@
 --       how long the client has waited (ms)
 --       when the client first came (server, us; 0: now)
 --       whether the client will listen ("0": no; "1": yes; "try": yes, but it is not known on this
---         connection whether its user may call waiters)
+--         connection whether its user may notify waiters)
 --       how long the run is remembered (ms)
 --       minimum time since the start of the last success (ms; 0: any)
 --       "1" if the client asks because no other waiter has reported a request for a long time
@@ -25,11 +25,12 @@
 --   {"held", rest of the lease (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --            -1: not known), mode in force, "1" if the lock is free but earlier waiters come first,
 --            number of earlier waiters (-1: not known), when the client first came, why waiters
---            cannot be called, rest of a pause (ms), by whom, why, slots in force and slots taken
+--            cannot be notified, rest of a pause (ms), by whom, why, slots in force and slots taken
 --            ('' unless the mode in force is slots), history, record of the holder ('': not known)}
 --   {"done", when the last success began (wall clock, ms), its host}
 --   {"unusable", key, what is wrong with it}
---   {"newer", format}, as from any script that is given meta: nothing was changed
+--   {"newer", format}: the lock has a newer format than this script knows, and nothing was changed;
+--            any script that gets the key meta may return this
 
 -- include keys.lua
 
@@ -128,8 +129,8 @@ local function skip()
   if not is_new then leave(id, now) end
 end
 
--- Returns the reply if the job is already done: by the clocks of the hosts, the last success began
--- less than once_per ago.
+-- Returns the reply if --once-per makes this run unnecessary: by the clocks of the hosts, the last
+-- success began less than once_per ago.
 local function done()
   local began = once_per > 0 and tonumber(string.match(known.success or '', '^%d+'))
   local since = tonumber(wanted:match('\nsince (%d+)')) or 0
@@ -140,7 +141,8 @@ local function done()
   return {'done', start or '0', host or ''}
 end
 
--- Returns how many waiters come before this client, and why waiters cannot be called.
+-- Records the refusal. Returns how many waiters come before this client, and why waiters cannot be
+-- notified.
 local function note_refusal()
   if refusal == 'conflict' or refusal == 'timeout' then
     count(refusal .. 's', 1)
@@ -199,8 +201,8 @@ local function forget_old_holders()
   if old.err or #old > 0 then call('UNLINK', holders, taken) end
 end
 
--- Called when the lock is free. If the last exclusive holder has not released it, that run was
--- lost.
+-- Called when the lock is free. If the last exclusive holder has not released it, that holder's run
+-- is recorded as lost.
 local function end_lost_run()
   if known.unended ~= '1' or not last_holder() then return end
   end_run(last_holder(), '0', 'lost')
