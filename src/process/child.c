@@ -30,11 +30,11 @@
  * would not watch the command. Orders in which a stop can happen:
  *
  *   1. SIGTSTP to both -> the command stops -> dlock stops. dlock may see the signal or the stop
- *      first. dlock does not follow a stop that is older than stop_window.
+ *      first. dlock ignores a stop that is older than stop_window.
  *   2. The command is continued before dlock stops -> SIGCONT, which both receive, cancels
  *      the stop, and dlock reads /proc right before it stops.
  *   3. dlock is continued alone -> dlock continues the command.
- *   4. The command is continued alone -> with --tree the guard continues dlock;
+ *   4. The command is continued alone -> with --tree the guard (process/guard.c) continues dlock;
  *      without --tree no process can (the manual says so).
  *   5. dlock runs in a script that was also stopped, so the shell has already taken the terminal
  *      back -> dlock does not have to stop, and continues. */
@@ -266,15 +266,15 @@ void child_reap(struct child *child)
     while (child->plan->tree && drain_goes_on(&drain) &&
            recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
         continue;
-    notice_exec(child); /* before read_page(), so that it finds why exec failed */
+    notice_exec(child); /* before read_page(), so that read_page() finds why exec failed */
     read_page(child);
 }
 
 /* Descendants whose parents have ended are children of dlock, so without children dlock has no
- * descendants. The kernel reports in one call that dlock has no children, whereas a walk can miss a
- * process whose parent changes meanwhile. A walk is only needed if dlock has children from before
- * the command, if a debugger keeps a child from being reaped, or while the guard still runs,
- * because the guard is also a child of dlock. */
+ * descendants. The kernel reports in one call that dlock has no children, whereas a walk through
+ * /proc can miss a process whose parent changes during the walk. A walk is only needed if dlock has
+ * children from before the command, if a debugger keeps a child from being reaped, or while the
+ * guard still runs, because the guard is also a child of dlock. */
 struct tree_count child_left(struct child *child)
 {
     struct tree_count left = {.known = true};
@@ -426,7 +426,7 @@ void child_stop_with_command(struct child *child)
         return;
     bool follow = was_for_the_group(child, number);
     if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
-        child->stopped_by = 0; /* dlock follows the stop now, or it is too late to follow */
+        child->stopped_by = 0; /* dlock stops too now, or it is too late for that */
     if (follow && is_stopped(child)) {
         child->resumed = true;
         signals_stop_here(number);

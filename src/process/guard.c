@@ -17,8 +17,8 @@
  * dlock passes other signals on through the socket.
  *
  * Without --tree the guard runs beside the command. When dlock is killed, its children become
- * children of init, and /proc no longer shows that they descend from dlock. The guard recognizes
- * dlock's descendants by one of two marks:
+ * children of init, and /proc no longer shows that they descend from dlock. The guard takes a
+ * process for a descendant of dlock in two cases:
  *
  *   the guard has seen the process among dlock's descendants, which the guard lists from time to
  *       time and remembers.
@@ -216,7 +216,8 @@ static int wait_for_command(struct child *child)
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : ECHILD;
 }
 
-/* Forks a guard, which inherits all open descriptors except those reserved for a walk. */
+/* Forks a guard, which inherits all open descriptors except those that dlock reserves for its
+ * searches of /proc. */
 static pid_t fork_guard(const struct child *child, struct guard *guard)
 {
     *guard = (struct guard){.tree = TREE_OWN, .dlock = getpid(), .fd = -1, .page = child->page};
@@ -266,10 +267,10 @@ static bool wait_for_end(const struct guard *guard, struct duration most)
     return getppid() == guard->dlock;
 }
 
-/* Searches /proc for processes whose DLOCK_HELD marks them as descendants of the command, and adds
- * them to the tree. The search takes time, so kill_all() first kills the processes that the guard
- * has already seen. Returns false if there is no /proc to search, because the guard would then
- * never end, and would keep a file lock forever. */
+/* Searches /proc for processes whose DLOCK_HELD shows that they are descendants of the command, and
+ * adds them to the tree. The search takes time, so kill_all() first kills the processes that the
+ * guard has already seen. Returns false if there is no /proc to search, because otherwise the guard
+ * would search forever, and would keep a file lock held. */
 static bool find_marked(struct guard *guard)
 {
     struct pids all = {0};

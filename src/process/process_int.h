@@ -35,7 +35,7 @@ struct guard_page {
 void note_change(struct guard_page *page, int status);
 
 /* Starts a child of the calling thread. The child executes the command or, if that fails, sets
- * page->exec_errno and exits with 126 or 127. spawn() does not wait for that. Returns the child's
+ * page->exec_errno and exits with 126 or 127. spawn() does not wait for either. Returns the child's
  * pid, or -1 with errno set. */
 pid_t spawn(const struct command *plan, struct guard_page *page);
 

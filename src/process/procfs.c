@@ -23,7 +23,7 @@ bool pids_add(struct pids *pids, pid_t pid)
     if (added != NULL)
         *added = pid;
     else
-        pids->short_of_memory = true; /* a later walk finds the process */
+        pids->short_of_memory = true; /* a later search of /proc finds the process */
     return added != NULL;
 }
 
@@ -136,7 +136,7 @@ bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
     return dead;
 }
 
-/* kill(2) comes last, so a process that ends meanwhile counts as ended. */
+/* kill(2) comes last, so a process that ends during the other checks counts as ended. */
 enum process_life proc_life(struct process_id id)
 {
     struct proc_stat stat;
@@ -233,7 +233,7 @@ bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number)
 }
 
 /* A container manager may mount its own file over the kernel's boot_id. Such a file is not on the
- * proc file system. */
+ * proc file system, and its id gets a '~' before it. */
 void proc_boot_id(char *text, size_t size)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";
@@ -260,7 +260,8 @@ static int64_t namespace_number(const char *path)
 }
 
 /* Source: time_namespaces(7). timens_offsets describes the namespace of future children. A process
- * that has created a time namespace may itself still be in the first one. */
+ * that has created a time namespace may itself still be in the first one, so its own namespace is
+ * checked first. */
 static int64_t read_boot_offset(void)
 {
     static const int64_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
@@ -342,8 +343,8 @@ static void search_children(pid_t pid, struct pids *children)
     free(all.list);
 }
 
-/* Some kernels list no children (no CONFIG_PROC_CHILDREN; gVisor). On the others, this
- * process's own list always exists. */
+/* Some kernels list no children (no CONFIG_PROC_CHILDREN; gVisor). On the others, this process's
+ * own list always exists. So if that list is missing, all processes are searched for children. */
 void proc_children_list(pid_t pid, int threads, struct pids *children)
 {
     struct pids all = {0};

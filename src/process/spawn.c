@@ -14,8 +14,8 @@
  * read end, which dlock closes once the pipe has ended. Orders of events:
  *
  *   exec succeeds -> the pipe ends -> dlock reports the start (READY=1).
- *   exec succeeds, and the command ends before dlock looks -> dlock reports the start, then
- *       the end.
+ *   exec succeeds, and the command ends before dlock has seen the pipe end -> dlock reports the
+ *       start, then the end.
  *   exec fails -> page->exec_errno is written, the process exits, the pipe ends -> dlock
  *       reports no start, and exits with 126 or 127.
  *   the lease ends or is lost during exec -> dlock stops the process as it would stop the command.
@@ -55,7 +55,8 @@
 
 /* raw() makes a system call, and returns -errno if the call fails. The first two versions do not
  * change errno. The third version may. It is for other processors, and for sanitizers, which keep
- * more state for each thread. There fork(2) creates the process, which then has its own errno. */
+ * more state for each thread. With the third version, fork(2) creates the process, so the process
+ * has its own errno. */
 #if defined __x86_64__ && defined __LP64__ && !defined SANITIZED
 enum { CAN_SHARE = true };
 static long raw(long number, long a, long b, long c)

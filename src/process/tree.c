@@ -28,7 +28,8 @@
 #include <unistd.h>
 
 enum {
-    DEPTH_MOST = 128,  /* deeper than any intended tree; bounds the stack of a walk */
+    DEPTH_MOST = 128,  /* deeper than any intended tree; limits the stack, because a walk is
+                        * recursive */
     FREEZE_MOST = 200, /* after so many walks, kills a tree even if it is still growing */
     FIND_MOST = 4,     /* after so many walks, signals a tree even if it is still growing */
     LEFT_MOST = 10,    /* the most walks that look for remaining processes */
@@ -124,7 +125,8 @@ bool process_signal(int pidfd, pid_t pid, int number)
     return kill(pid, number) == 0;
 }
 
-/* Adds a process to the marks, which then own its pidfd. False if memory is short. */
+/* Adds a process to the list of those that will be signalled; forget_marks() closes its pidfd.
+ * False if memory is short. */
 static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
 {
     struct mark *mark = array_add(&marks->list, &marks->count, &marks->room, sizeof *mark);
@@ -192,8 +194,8 @@ static bool meets(struct tree *tree, struct process_id id)
 static void walk_below(struct walk *walk, const struct parent *parent);
 
 /* True if `child`, which was just read from /proc, is a child of `parent`. The parent is checked
- * after the child was read: a parent that still lives also lived when the child was read. If the
- * parent has ended, its children have become children of this process. */
+ * after the child was read, because a parent that still lives also lived when the child was read.
+ * If the parent has ended, its children have become children of this process. */
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {
@@ -216,8 +218,8 @@ static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
     return listed && !has_ended(pidfd);
 }
 
-/* Counts a process that is pinned and belongs to the tree, marks or signals it, and visits its
- * children. Returns true if the caller must close the pidfd. */
+/* Counts a living process of the tree. Adds it to walk->marks and sends it the signal walk->number,
+ * if these are set. Then visits its children. Returns true if the caller must close the pidfd. */
 static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
                                const struct proc_stat *stat, int depth)
 {
@@ -318,7 +320,7 @@ static struct tree_count walk(struct tree *tree, int number, struct marks *marks
 
 /* --- the whole tree ------------------------------------------------------ */
 
-/* Adds the children that this process already has to the exceptions. Nearly always there are none,
+/* Adds to tree->except the children that this process already has. There are nearly always none,
  * which waitid(2) finds out cheaply. */
 static bool except_children(struct tree *tree)
 {
@@ -379,7 +381,7 @@ void tree_reaped(struct tree *tree, pid_t pid)
         except->list[at] = except->list[--except->count];
 }
 
-/* A process may end during a walk. The next walk then finds its children. */
+/* If a process ends during a walk, the walk may miss its children; the next walk finds them. */
 struct tree_count tree_left(struct tree *tree)
 {
     struct tree_count left = {.ended = 1};

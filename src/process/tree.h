@@ -4,9 +4,9 @@
  * parent has ended becomes its child. Descendants of another process are reparented elsewhere, so
  * the tree remembers the pid and start time of each member that was seen.
  *
- * No process outside the tree is ever mistaken for a descendant: a walk pins each pid by a pidfd(2)
- * before it reads the parent or the start time, so a signal never reaches a later process with the
- * same pid. */
+ * No process outside the tree is ever mistaken for a descendant: a walk (one search of the tree
+ * through /proc) pins each pid by a pidfd(2) before it reads the parent or the start time, so a
+ * signal never reaches a later process with the same pid. */
 #ifndef DLOCK_PROCESS_TREE_H
 #define DLOCK_PROCESS_TREE_H
 
@@ -20,7 +20,8 @@
 struct tree {
     struct process_id head; /* pid 0: this process; it does not itself belong to the tree */
     struct pids except;     /* processes that, with their descendants, do not belong to the tree */
-    pid_t guard;            /* a process outside the tree whose descendants belong to it; 0: none */
+    pid_t guard;            /* a process outside the tree whose descendants belong to the tree; 0:
+                             * none */
 
     /* The members of another process's tree that were seen so far. The head comes first,
      * as long as it lives. */
@@ -64,8 +65,8 @@ struct tree_count {
     int found;
     int ended;   /* had ended when the walk reached them; their children may have been missed */
     pid_t first; /* one of those found, or 0 if there is none */
-    bool known;  /* false: there is no /proc to walk. Then the first process of a pid namespace
-                  * signals all other processes in the namespace. */
+    bool known;  /* false: there is no /proc to walk. In that case, pid 1 of a pid namespace signals
+                  * all other processes in the namespace. */
 };
 
 /* Counts the processes that are left. A process that has ended does not count, even if it
@@ -85,9 +86,9 @@ static inline bool tree_is_gone(const struct tree_count *left)
  * that use the whole processor may last for seconds.
  *
  * SIGKILL ends all of them, even if they fork faster than a walk can find them. All are stopped
- * first, parents before their children, until a walk finds no more than the one before. Then no
- * process can fork any more, and all are killed. If some processes could still fork, each kill
- * would only make room for a new process.
+ * first, parents before their children, until a walk finds no more processes than the walk before.
+ * Then no process can fork any more, and all are killed. If some processes could still fork, each
+ * kill would only make room for a new process.
  *
  * This process is never signalled. In another process's tree, the head is signalled too, but the
  * walks miss a process that a member forks and orphans between two walks, and a daemon that left

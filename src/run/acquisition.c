@@ -24,9 +24,10 @@
  * gone. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 
-/* How long dlock -n waits for a guard of --attach to release the lock of a script that has ended.
- * The guard and the parent of the script see the script end at the same time, and the parent may
- * start the next script before the guard has released the lock. */
+/* How long dlock -n waits for a guard of --attach (the process that holds the lock of a script) to
+ * release that lock when the script has ended. The guard and the parent of the script see the
+ * script end at the same time, and the parent may start the next script before the guard has
+ * released the lock. */
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
 /* Limits the requests that follow notifications, because other processes can cause notifications as
@@ -40,9 +41,9 @@ static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = 
  * gave in an earlier attempt. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-/* Limits for a release after the end of the lease, when the release matters little. After
- * under_way_limit, dlock gives up the attempt that is under way and makes one more over another
- * connection. After once_more_limit, dlock gives up that attempt too. */
+/* Limits for a release after the end of the lease, when the release matters little because the lock
+ * has expired. After under_way_limit, dlock gives up the attempt that is under way and makes one
+ * more over another connection. After once_more_limit, dlock gives up that attempt too. */
 static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
 
 /* --- opening and closing --------------------------------------------------- */
@@ -113,7 +114,7 @@ bool acquisition_is_for_us(const struct acquisition *lock)
 }
 
 /* True if this process runs under the holder's lock: the holder is an ancestor, or is this process
- * itself, which held the lock as a script and then executed dlock.
+ * itself, which was a script that held the lock and then replaced itself with dlock (exec dlock).
  *
  * False if the holder is an earlier request of this process that was granted too late (gave_back)
  * and whose release did not reach the store. dlock must wait until that lease ends. (The store
@@ -133,9 +134,10 @@ static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
     return outer_is_process(holder, self) && !(lock->gave_back && holder_is_process(holder, self));
 }
 
-/* Looks for outer locks that a refusal does not show: a lock that is attached to an ancestor, or an
- * ancestor's share of the lock (a refusal names only one holder of a shared lock). Searches only
- * once, because a search reads a directory and asks the store. */
+/* Looks for locks of ancestors (outer locks) that a refusal does not show: a lock that is attached
+ * to an ancestor, or a shared lock or a slot that an ancestor holds (a refusal names only one of
+ * several holders). Searches only once, because the search takes time: it reads a directory and
+ * asks the store. */
 static void search_outer(struct acquisition *lock)
 {
     struct backend *backend = lock->backend;
@@ -220,10 +222,11 @@ static bool is_over(const struct wait *wait)
 }
 
 /* True if dlock -n must request the lock again, this time as a waiter. This is so if the holder has
- * ended, because the guard of --attach may be about to release the lock. If the holder of a
- * --lock-file is unknown, it may be a guard. dlock then waits if any guard has yet to release the
- * lock of a process that has ended. If there is no such guard, dlock requests the lock only once
- * more, because the guard may have released the lock meanwhile. */
+ * ended, because the guard of --attach, which holds the lock for the holder, may be about to
+ * release it. If the holder of a --lock-file is unknown, the holder may be a guard. In that case,
+ * dlock waits if any guard has yet to release the lock of a process that has ended. If there is no
+ * such guard, dlock requests the lock only once more, because the guard may have released the lock
+ * meanwhile. */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;
@@ -282,7 +285,8 @@ static void abandon(struct wait *wait, enum lock_result result)
 }
 
 /* Requests the lock once. If the answer took so long that the lease is almost over, releases the
- * lock; the next request then needs a new take id. */
+ * lock and makes a new take id, which tells the store that the next request is not a repetition of
+ * this one. */
 static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
 {
     struct wait *wait = data;
@@ -290,7 +294,8 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     struct backend *backend = lock->backend;
 
     wait->tried = deadline_now();
-    /* If dlock -n now waits for a guard, its first request was already counted as refused. */
+    /* If dlock -n now waits for a guard, the store has already counted its first request as
+     * refused, and must not count this request too. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
     if (wait->request.waits) /* with -n, the time went by before the store answered */
         wait->request.waited = deadline_gap(wait->start, wait->tried);
@@ -309,8 +314,8 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
 }
 
 /* Waits for the lock in this store. If the result is not LOCK_OK, dlock has left the queue and
- * released any lock that it may have acquired, as far as it could reach the store. Returns a result
- * of the backend's take(); LOCK_HELD: the wait is over, or would never end. */
+ * released any lock that it may have acquired, unless the store could not be reached. Returns a
+ * result of the backend's take(); LOCK_HELD: the wait is over, or would never end. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
     struct acquisition *lock = wait->lock;
@@ -458,9 +463,9 @@ bool acquisition_take(struct acquisition *lock, int *status)
         .start = deadline_now(),
     };
 
-    /* If an ancestor has a share of the lock, the store would grant this process another share. So
-     * dlock searches for such an ancestor before it requests a share. An exclusive request would be
-     * refused, so dlock searches only after the refusal. */
+    /* If an ancestor shares the lock or has a slot, the store would also grant the lock to this
+     * process. So dlock searches for such an ancestor before it requests a shared lock or a slot.
+     * An exclusive request would be refused, so dlock searches only after the refusal. */
     if (lock->outer == OUTER_NONE && lock->request.mode != MODE_EXCLUSIVE)
         search_outer(lock);
     if (lock->outer == OUTER_CONFLICTS)
@@ -512,8 +517,8 @@ struct release {
  *
  * Orders of the lease's end and the release:
  *   the lock is gone, and the lease has not ended -> the lock was lost
- *   the lease has ended by the store's clock, but not by ours -> the store's clock is ahead, and
- *     others could acquire the lock while the command ran: the lock was lost
+ *   the lease has ended by the store's clock, but not by this host's clock -> the store's clock is
+ *     ahead, and others could acquire the lock while the command ran: the lock was lost
  *   the lease ended by both clocks before the release arrived -> the lock was not lost. The
  *     result is LOCK_ENDED. If an earlier try failed, that failure is why the lock was not
  *     released, and the result is LOCK_UNAVAILABLE

@@ -50,8 +50,8 @@ struct acquisition {
     enum outer_lock outer;
     struct pids ancestors; /* the ancestors of the process that the lock is for; empty until dlock
                             * lists them */
-    bool searched;         /* dlock has already looked for attached locks, and for an ancestor's
-                            * share of the lock */
+    bool searched;         /* dlock has already looked for attached locks, and for an ancestor that
+                            * shares the lock */
     bool gave_back; /* dlock gave back a lock that was granted too late; the store may not have
                      * received the release, so the lock may still be held */
     int ended_by;   /* the signal that ended the wait, or 0 */
@@ -65,9 +65,9 @@ struct acquisition {
 bool acquisition_open(struct acquisition *lock, const char *owner, const char *command, pid_t pid,
                       int *status);
 
-/* True if the lock is for this process or its parent. Then the environment and the lock directory
- * show which outer locks this process runs under. False: the lock is for another process
- * (--attach=PID). */
+/* True if the lock is for this process or its parent. In that case, the environment and the lock
+ * directory show which locks of its ancestors (outer locks) this process runs under. False: the
+ * lock is for another process (--attach=PID). */
 bool acquisition_is_for_us(const struct acquisition *lock);
 
 /* Call this if an ancestor holds the lock in this mode. Sets `outer` to OUTER_COVERS if that mode
@@ -83,7 +83,7 @@ bool acquisition_take(struct acquisition *lock, int *status);
 
 /* Releases the lock, with retries for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
  * LOCK_RELEASED or LOCK_ENDED. Any other result, such as LOCK_UNAVAILABLE, is the error that
- * prevented the release: then the lock expires by itself. */
+ * prevented the release. In that case, the lock expires by itself. */
 enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *why);
 
 /* Reports the result of the release: as a warning if the lock could not be released, otherwise only

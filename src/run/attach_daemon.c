@@ -1,10 +1,12 @@
-/* Two processes own the lock (the lock file or the connection to Redis), one after the other:
+/* The target is the process that the lock is attached to. The guard is the process that holds the
+ * lock after dlock has exited. The two processes that use the backend (the lock file or the
+ * connection to Redis), one after the other:
  *
- *   dlock   until the fork. dlock owns the lock again if the guard reports through the pipe
- *           that it cannot watch, or ends without a report.
+ *   dlock   until the fork. dlock uses the backend again if the guard reports through the
+ *           pipe that it cannot watch the target, or ends without a report.
  *   guard   from the fork until the lock is released. dlock no longer uses the backend, and
- *           does not even close it: a file lock belongs to the open file, which the guard
- *           shares with dlock.
+ *           does not even close it, because a file lock belongs to the open file, which the
+ *           guard shares with dlock.
  *
  * Orders at the start:
  *   1. The guard reports that it is watching -> dlock exits with status 0.
@@ -34,7 +36,7 @@
  * The target is the process that called dlock, or the process that --attach=PID names. The
  * caller may end at any time, and its pid may then be given to another process. Orders:
  *
- *   the caller ends before getppid() -> our parent is now pid 1, which dlock accepts only as
+ *   the caller ends before getppid() -> dlock's parent is now pid 1, which dlock accepts only as
  *       --attach=1, or a subreaper (a service manager), which is in another session than dlock
  *   the caller ends before pidfd_open() -> pidfd_open() fails; or another process has got the
  *       pid, which dlock notices because getppid() now returns a different pid

@@ -20,7 +20,7 @@ void expiry_init(struct expiry *end)
     };
 }
 
-/* When dlock must warn, stop and kill, as far as the lease is known now. */
+/* When dlock must warn, stop and kill, if the lease does not change again. */
 struct dates {
     struct deadline warn, stop, kill;
 };
@@ -208,7 +208,8 @@ static void warn(struct expiry *end)
                 end->worker.name, advice_format(end, advice));
 }
 
-/* Adopts what the watch has learnt about the lease. After an extension, dlock may warn again. */
+/* Adopts what the watch thread has learnt about the lease. After an extension, dlock may warn
+ * again. */
 static struct dates follow_lease(struct expiry *end)
 {
     if (deadline_before(end->lease->deadline, end->state.deadline))

@@ -18,8 +18,9 @@ struct worker {
     /* Sends the signal to all processes of the worker that are found before `until`. SIGKILL ends
      * all of them (see tree_signal()). */
     void (*signal)(void *data, int number, struct deadline until);
-    /* True if the worker has ended or need not be watched any more. If dlock has begun to stop the
-     * worker, left() then decides whether the stop is complete. */
+    /* True if the worker has ended or need not be watched any more. If this is true after dlock has
+     * begun to stop the worker, dlock also calls left() to find out whether the stop is
+     * complete. */
     bool (*has_ended)(void *data);
     /* Counts the worker's remaining processes after it was stopped. */
     struct tree_count (*left)(void *data);
@@ -33,7 +34,7 @@ enum stop_phase {
     RUNNING,  /* no stop has begun */
     STOPPING, /* the stop signal was sent to all processes; SIGKILL follows at kill_at */
     KILLING,  /* all processes are frozen and killed, repeatedly until none is left, because
-               * processes may fork while they are being searched */
+               * processes may fork while dlock is looking for them */
 };
 
 struct expiry_plan {
@@ -45,22 +46,22 @@ struct expiry_plan {
 struct expiry {
     /* Set by the caller: */
     const struct messages *out;
-    struct lease *lease; /* its deadline is updated when the watch learns a new one */
+    struct lease *lease; /* its deadline is updated when the watch thread learns a new one */
     struct worker worker;
     struct expiry_plan plan;
     /* The time of the worker's last heartbeat or, before the first one, of the acquisition. 0: the
      * worker sends no heartbeats. */
     struct deadline beaten;
-    struct watch_state state; /* the last state that was read from the watch */
+    struct watch_state state; /* the last state that was read from the watch thread */
     /* Results for the caller: */
     enum stop_phase phase;
     bool released; /* released with the owner token: the worker runs on without the lock */
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
     /* Private to run/expiry.c: */
-    int notes;               /* how many messages of the watch were printed */
+    int notes;               /* how many messages of the watch thread were printed */
     struct deadline kill_at; /* when STOPPING becomes KILLING */
-    struct deadline give_up; /* when KILLING is given up */
+    struct deadline give_up; /* when dlock gives up killing */
     struct deadline next_kill;
     bool warned; /* the user was warned that 90 % of the lease has passed */
 };
@@ -69,9 +70,9 @@ struct expiry {
  * the caller. */
 void expiry_init(struct expiry *end);
 
-/* Warns, stops or kills, as the boot clock and end->state require now. The caller must first check
- * whether the worker has ended, so that a worker that has ended by itself is not reported as
- * stopped. */
+/* Warns the user, or stops or kills the worker, as the boot clock and end->state require now. The
+ * caller must first check whether the worker has ended, so that a worker that has ended by itself
+ * is not reported as stopped. */
 void expiry_act(struct expiry *end);
 
 /* When expiry_act() must be called next, even if no event comes before. */

@@ -12,20 +12,21 @@
  *                                      the script
  *   --attach=PID, dlock under PID      the same
  *   a stale DLOCK_HELD (a tmux server) nothing: the store does not know the take id any more
- *   the same, but the store is down    nothing, unless an ancestor has added the line
+ *   the same, but the store is down    nothing, unless an ancestor dlock has added the line
  *
  * A record describes a lock of --attach. It is the file DIR/.attached-PID-ID in the lock directory,
  * mode 0600, with one line "START SPACE TIME OUTSIDE BACKEND?STORE TOKEN TAKE KEY". The part from
- * BACKEND on is a line of DLOCK_HELD. PID is the target, the process that the lock is attached to.
- * START and SPACE are the target's start time and pid namespace (containers may share the
- * directory). TIME is when the guard wrote the line, on the boot clock, and OUTSIDE is how many
+ * BACKEND on is a line of DLOCK_HELD (struct held). PID is the target, the process that the lock is
+ * attached to. START and SPACE are the target's start time and pid namespace (containers may share
+ * the directory). TIME is when the guard wrote the line, on the boot clock, and OUTSIDE is how many
  * locks DLOCK_HELD listed at that time.
  *
- * A guard keeps its file locked (flock(2)) for as long as the guard lives, and gives the file this
- * name only when the line is complete. So if another process can lock the file, the guard has
- * ended. The file stays as long as the target lives. If the target then runs dlock --release
- * without a name, the file shows that the lock that has ended is meant, and not an outer lock.
- * After the end of the target, the next process that finds the file removes it:
+ * A guard, the process that holds the lock of --attach, keeps its file locked (flock(2)) for as
+ * long as the guard lives, and gives the file this name only when the line is complete. So if
+ * another process can lock the file, the guard has ended. The file stays as long as the target
+ * lives. If the target then runs dlock --release without a name, the file shows that the lock that
+ * has ended is meant, and not an outer lock. After the end of the target, the next process that
+ * finds the file removes it:
  *   two processes find the file at once -> both may lock it (LOCK_SH), and both unlink it; its
  *                    name is not used again, so neither removes another file
  *   the lock was released, and the target lives on -> the guard leaves the file; if several
@@ -119,8 +120,8 @@ bool outer_has_dlock(pid_t self)
     return !proc_stat_read(0, &own) || next_dlock(&at, &own);
 }
 
-/* An ancestor dlock that has these lines in its own environment has inherited them, not added
- * them. */
+/* An ancestor dlock that has these lines in its own environment has inherited them. One that does
+ * not have them has added them. */
 bool held_added_by_ancestor(const char *end)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -242,7 +243,8 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
         return false;
     if (locks->count < FOUND_MOST &&
         proc_descends_from(getpid(), target)) /* also true if this process is the target,
-                                               * because a script can execute dlock */
+                                               * because a script can replace itself with dlock
+                                               * (exec dlock) */
         add(locks, &found);
     bool over = proc_life(target) == PROCESS_ENDED;
     locks->ending |= over && !ended;
@@ -405,7 +407,8 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
 
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
         outside += held_next(&at, &other);
-    /* A store that does not fit is left out; the configuration must then name the store */
+    /* A store that does not fit into the line is left out. A dlock that reads the line finds such a
+     * store only through its configuration. */
     int where_length = (int)(strlen(where) <= WHERE_MOST ? strlen(where) : strcspn(where, "?"));
     int length =
         snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %.*s %s %s %s\n",
@@ -417,13 +420,13 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
     return written == length;
 }
 
-/* Gives the file its final name only when the file is locked and complete. Until then, it has a
- * name that no process looks for. */
+/* Gives the file its final name only when the file is locked and complete. Until then, the file has
+ * a name that no process looks for. */
 static bool make_file(struct attach_record *attached, struct process_id target, const char *where,
                       const struct lease *lease)
 {
-    char id[TOKEN_SIZE], name[sizeof attached->name]; /* both are public: the id is not the owner
-                                                       * token */
+    char id[TOKEN_SIZE], name[sizeof attached->name]; /* other users can see both names, so the id
+                                                       * is not the owner token */
     struct stat status;
 
     token_make(id);

@@ -1,7 +1,7 @@
 /* The locks that this process runs under. Three sources describe them: DLOCK_HELD in the
- * environment, set by an ancestor dlock; a file, written by a guard of --attach; and the store,
- * which names the process of a holder. The first two may be out of date, because only the
- * store knows whether such a lock is still held. */
+ * environment, set by an ancestor dlock; a file, written by a guard (the process that holds a lock
+ * of --attach); and the store, which names the process of a holder. The first two may be out of
+ * date, because only the store knows whether such a lock is still held. */
 #ifndef DLOCK_RUN_OUTER_H
 #define DLOCK_RUN_OUTER_H
 
@@ -46,8 +46,8 @@ struct outer_locks {
 };
 
 /* Finds the locks in DLOCK_HELD, and the locks that are attached to this process or an ancestor.
- * The records of attached locks are in lock_dir; NULL: in our user's default directories. False
- * if memory is short. Call outer_free() in any case. */
+ * The records of attached locks are in lock_dir; NULL: in the current user's default directories.
+ * False if memory is short. Call outer_free() in any case. */
 bool outer_read(struct outer_locks *locks, const char *lock_dir);
 void outer_free(struct outer_locks *locks);
 
@@ -59,11 +59,11 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
  * yet. */
 bool outer_is_ending(const char *lock_dir);
 
-/* Asks the store whether the lock of a line of DLOCK_HELD is still held. LOCK_OK: the take that the
- * line names holds the lock `key`, and *lease is what the store reports. (If the backend has only
- * one lock, the key in the line may differ.) LOCK_GONE: the line is about another lock. Otherwise,
- * returns a result of backend->check(), which says why the store does not confirm the lock: for
- * example, the lock has ended or is on another server. */
+/* Asks the store whether the lock of a line of DLOCK_HELD is still held. LOCK_OK: the run that the
+ * line names still holds the lock `key`, and *lease is what the store reports. (If the backend has
+ * only one lock, the key in the line may differ.) LOCK_GONE: the line is about another lock.
+ * Otherwise, returns a result of backend->check(), which says why the store does not confirm the
+ * lock: for example, the lock has ended or is on another server. */
 enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
                              struct lease *lease, struct bound bound, struct errmsg *why);
 
@@ -75,13 +75,14 @@ enum lock_result outer_check(struct backend *backend, const char *key, const str
 bool outer_is_attached(struct backend *backend, const char *lock_dir, const char *key,
                        struct lease *lease, struct bound bound);
 
-/* True if the holder is `self`, the process that requests the lock, or an ancestor of `self`. (A
- * script that holds the lock and then executes dlock is `self`.) The host and the start time of the
- * process must match too. */
+/* True if the holder is `self`, the process that requests the lock, or an ancestor of `self`.
+ * (`self` is the holder if a script that holds the lock replaces itself with dlock.) The host and
+ * the start time of the process must match too. */
 bool outer_is_process(const struct holder *holder, const struct holder *self);
 
 /* True if an ancestor may be a dlock. If none is, outer_is_process() is false for every holder,
- * unless a lock is attached to an ancestor. This check costs less than a look at all holders. */
+ * unless a lock is attached to an ancestor. This check takes less time than reading all holders of
+ * the lock. */
 bool outer_has_dlock(pid_t self);
 
 /* --- for processes under the lock ------------------------------------------ */

@@ -53,9 +53,9 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
 
 /* The bound of one attempt, in addition to the connection's own limit. The attempt should end when
  * the wait ends (tries->limit) or when `retry_for` is over. But each attempt gets at least a
- * second: otherwise dlock would report a working store as unreachable in the last attempt, or with
- * a short --wait. If `retry_for` is 0, dlock makes one attempt, and `retry_for` does not limit its
- * time. */
+ * second, because otherwise dlock would report a working store as unreachable in the last attempt,
+ * or with a short --wait. If `retry_for` is 0, dlock makes one attempt, and `retry_for` does not
+ * limit its time. */
 static struct bound try_bound(const struct retries *tries)
 {
     struct deadline second = deadline_after(DURATION_S(1)), until = tries->limit;

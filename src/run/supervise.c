@@ -1,16 +1,16 @@
 /* One loop watches the lease and the worker. "This thread" is the one that runs the loop. Which
- * thread owns what:
+ * thread uses what:
  *
  *   the backend   this thread until the watch thread starts, and again once this thread has
  *                 taken the backend back (run/watch.c).
  *   the worker    this thread. No other thread sends signals or reaps, so no signal goes to a
  *                 pid that has become free.
  *   the deadline  this thread, by a timer on the boot clock, which fires at once after a suspend
- *                 that outlasted the deadline. A watch that hangs on a network does not
+ *                 that outlasted the deadline. A watch thread that hangs on a network does not
  *                 delay a stop.
  *   the verdict   the watch thread; this thread reads it when news_fd is readable.
  *
- * Each turn of the loop takes these steps in this order, whatever has woken the loop:
+ * Each iteration of the loop takes these steps in this order, whatever has woken the loop:
  *
  *   1. Has the worker ended? A command is reaped first, so that a command that has ended by
  *      itself is not reported as stopped.
@@ -19,7 +19,7 @@
  *   3. The worker's attend() handles signals, heartbeats and job control. For each of these, it
  *      reads a limited number of events (struct drain), so that none delays the others.
  *   4. The loop waits for the next event, unless step 3 has learnt that a child has changed its
- *      state. That may have happened after step 1, so the next turn then starts at once.
+ *      state. That may have happened after step 1, so the next iteration starts at once.
  *
  * Orders in which the worker and the lease can end:
  *
@@ -44,8 +44,8 @@
  *       processes that the command has left keep running, as after a release. A file lock is free
  *       once dlock and the guard have ended; a lock in Redis is held until its lease ends.
  *   dlock is killed after the release -> the same, and the lock is free.
- *   with --tree -> the command counts as ended when its last descendant has ended. The guard,
- *       which is the parent of the command, has then ended too.
+ *   with --tree -> the command counts as ended when its last descendant has ended. By then the
+ *       guard, which is the parent of the command, has ended too.
  *
  * The watch thread starts when the command has run for a moment. For a command that ends at once,
  * the watch would cost more than everything else, because it needs a thread, and two round trips to
@@ -103,8 +103,8 @@ void supervise_close(struct supervision *run)
     fd_close(&run->timer_fd);
 }
 
-/* True if the worker has ended. If dlock has stopped the worker, none of its processes may be left
- * either, unless dlock has given up killing them. */
+/* True if the worker has ended. If dlock has stopped the worker, also requires that none of the
+ * worker's processes is left, unless dlock has given up killing them. */
 static bool is_over(struct supervision *run)
 {
     const struct worker *worker = &run->end.worker;
@@ -151,12 +151,13 @@ void supervise(struct supervision *run)
 
 /* --- the command --------------------------------------------------------- */
 
-/* How long after the command the guard and the watch start (watch_after), and how often dlock tries
- * again if one of them fails to start (watch_again). */
+/* How long after the start of the command dlock starts the guard and the watch thread
+ * (watch_after), and how often dlock tries again if one of them fails to start (watch_again). */
 static const struct duration watch_after = {30 * NS_PER_MS};
 static const struct duration watch_again = {100 * NS_PER_MS};
 
-/* If the watch has not started, the first check is due this long after the command's start. */
+/* If the watch thread has not started, the first check is due this long after the command's
+ * start. */
 static const struct duration first_look = {1 * NS_PER_S};
 
 /* Indices into the fds of struct supervision. */
@@ -288,8 +289,8 @@ static void supervise_child(struct supervised_command *run, struct outcome *outc
 
     supervision->fds[SIGNALS] = run->command.signals->fd;
     supervision->fds[HEARTBEAT] = run->heartbeat->fd;
-    /* With --heartbeat the watch starts at once, because the first heartbeat may come at once, and
-     * a heartbeat does not start the watch. */
+    /* With --heartbeat the watch thread starts at once, because the first heartbeat may come at
+     * once, and a heartbeat does not itself start the thread. */
     supervision->due = run->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
     run->look_at = deadline_earlier(
         deadline_after(first_look),

@@ -28,8 +28,8 @@ struct supervision {
 bool supervise_open(struct supervision *run, struct backend *backend,
                     const struct watchdog *heartbeat, struct errmsg *why);
 
-/* Returns once the worker has ended and, if it was stopped, all of its processes have ended. Then
- * run->end says what became of the lease, and the caller may use the backend again. */
+/* Returns once the worker has ended and, if it was stopped, all of its processes have ended. After
+ * that, run->end says what became of the lease, and the caller may use the backend again. */
 void supervise(struct supervision *run);
 
 /* Waits for the watch thread to end, and closes what supervise_open() has opened. The lock may be
@@ -39,16 +39,17 @@ void supervise_close(struct supervision *run);
 struct supervised_command {
     /* Set by the caller: */
     struct backend *backend;
-    struct lease *lease; /* its deadline is updated when the watch learns a new one */
+    struct lease *lease; /* its deadline is updated when the watch thread learns a new one */
     struct command command;
     struct expiry_plan end;
     const struct watchdog *heartbeat; /* the command's heartbeat; its fd is -1 if there is none */
     /* Private to run/supervise.c: */
-    struct supervision supervision; /* its `due` is the time at which the watch starts */
+    struct supervision supervision; /* its `due` is when the watch thread starts */
     struct child child;
-    struct deadline look_at; /* when dlock must check the lease itself if the watch has not
+    struct deadline look_at; /* when dlock must check the lease itself if the watch thread has not
                               * started */
-    bool warned;             /* the user was warned that the guard or the watch has not started */
+    bool warned;             /* the user was warned that the guard or the watch thread has not
+                              * started */
     bool judged;             /* it is known whether the command has started */
 };
 

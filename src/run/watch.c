@@ -94,15 +94,15 @@
 /* How soon the watch repeats a check that failed, for example because there is no connection. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
 
-/* The shortest pause between two looks, whatever the store reports. Without this limit, a client
- * that keeps changing the lock would keep dlock busy. */
+/* The shortest pause between two checks of the lock, whatever the store reports. Without this
+ * limit, a client that keeps changing the lock would keep dlock busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
 /* How often the main thread checks the lease if the watch thread cannot be started, and how long
  * each of these checks may take. The store does not notify the main thread. */
 static const struct duration alone_interval = {1 * NS_PER_S};
 
-/* The interval between looks while nothing happens. */
+/* The interval between checks of the lock while nothing happens. */
 static struct duration look_interval(const struct watch *watch)
 {
     struct news news = watch->backend->news(watch->backend);
@@ -135,8 +135,8 @@ static void tell(int fd)
 
 /* Sets *note to the next message for -v, if there is one. One message says that the store cannot
  * notify dlock, and is printed once. The other says how the lock is held (backend->note), and is
- * printed whenever that has changed. If both are due, the second one follows after the next
- * look. */
+ * printed whenever that has changed. If both are due, the second one follows after the next check
+ * of the lock. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot,
@@ -184,14 +184,14 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         tell(watch->news_fd);
 }
 
-/* The grace period of the lease, as far as the lease is known now. */
+/* The grace period of the lease as it was last set. */
 static struct duration grace_of(const struct watch *watch)
 {
     return lease_grace(watch->lease.set, watch->grace);
 }
 
-/* When the watch asks the store for the last time before the command is stopped. This time moves if
- * the lease changes. */
+/* When the watch thread asks the store for the last time before the command is stopped. This time
+ * moves if the lease changes. */
 static struct deadline stop_time(const struct watch *watch)
 {
     return deadline_minus(watch->lease.deadline, grace_of(watch));
@@ -236,8 +236,9 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
     }
 }
 
-/* Waits until the next look is due: at `until`, or when the store reports a change, but then at
- * least news_interval after the last look. Returns false when wait_until() does. */
+/* Waits until the next check of the lock is due: at `until`, or when the store reports a change. In
+ * the latter case, waits at least news_interval after the last check. Returns false when
+ * wait_until() does. */
 static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
@@ -271,8 +272,8 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
     return result;
 }
 
-/* Asks the store once, for at most `most`. Returns when the next look is due, at most `most` from
- * now; NEVER: no further look. After the last look before the stop, further looks change
+/* Asks the store once, for at most `most`. Returns when the next check is due, at most `most` from
+ * now; NEVER: no further check. After the last check before the stop, further checks change
  * nothing, because the main thread is stopping the command, or has warned that the command runs
  * on. */
 static struct deadline look(struct watch *watch, struct duration most)
@@ -284,7 +285,7 @@ static struct deadline look(struct watch *watch, struct duration most)
 
     if (last)
         until = watch_last_answer(watch->lease.deadline, grace_of(watch));
-    if (last && deadline_passed(until)) /* with --on-expire=warn the looks continue */
+    if (last && deadline_passed(until)) /* with --on-expire=warn the checks continue */
         until = watch->lease.deadline;
     enum lock_result result =
         ask(watch, last, bound_within((struct bound){until, watch->quit_fd}, most), &why);
@@ -349,7 +350,7 @@ static void end_thread(struct watch *watch)
 {
     if (!watch->runs)
         return;
-    atomic_store(&watch->quit, true); /* for a thread that cannot poll */
+    atomic_store(&watch->quit, true); /* in case the thread's poll(2) of quit_fd fails */
     tell(watch->quit_fd);
     pthread_join(watch->thread, NULL);
     watch->runs = false;

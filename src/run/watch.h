@@ -71,7 +71,8 @@ struct watch {
     int quit_fd;      /* tells the watch thread to quit */
     atomic_bool quit; /* also tells the watch thread to quit, in case poll(2) of quit_fd fails */
     int beat_fd;      /* tells the watch thread that the command is making progress */
-    int store_fd;     /* the watch thread's copy of the backend's descriptor for news */
+    int store_fd;     /* the watch thread's copy of the descriptor by which the backend reports
+                       * changes */
     bool beat;        /* a heartbeat has come that the watch thread has not acted on yet */
     struct deadline extended; /* when the watch thread last tried to extend the lease */
     bool said_cannot;         /* the watch thread has reported that the store cannot notify it */

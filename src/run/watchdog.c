@@ -79,7 +79,8 @@ struct received {
     bool trusted;
 };
 
-/* Avoids CMSG_NXTHDR(3), because musl's version converts a sign, and GCC warns about that here. */
+/* Avoids CMSG_NXTHDR(3), because musl's version mixes signed and unsigned numbers, and GCC warns
+ * about that here. */
 static void read_control(struct received *received, const char *control, size_t size)
 {
     struct cmsghdr header;
