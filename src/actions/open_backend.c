@@ -114,7 +114,8 @@ static NOT_INLINED enum lock_result no_redis(const struct options *options, int 
     char places[CONFIG_PLACES_SIZE];
     (void)config_places(&options->settings, OPT_REDIS, places);
     if (options->backend == BACKEND_REDIS) {
-        errmsg_set(why, "Redis is requested, but no Redis is configured (%s); use --redis=URL", places);
+        errmsg_set(why, "Redis is requested, but no Redis is configured (%s); use --redis=URL",
+                   places);
         (void)configured_wrongly(options, OPT_BACKEND, status, why);
     } else {
         errmsg_set(why,
