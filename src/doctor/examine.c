@@ -135,7 +135,7 @@ static bool examine_quorum(struct backend *quorum, const struct lock_request *re
 
 /* --- all of them --------------------------------------------------------- */
 
-/* Does nothing for lock files, which keep nothing that must be removed. */
+/* Removes what the doctor's trial lock has left in the store. Lock files leave nothing behind. */
 void doctor_forget(struct backend *store, const char *key, struct bound bound)
 {
     struct backend *member = quorum_backend_member(store, 0);

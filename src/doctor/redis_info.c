@@ -63,8 +63,8 @@ static void version(const struct facts *facts, struct findings *findings)
     static const char advice[] = "use Redis 6.0 or later, or Valkey";
     char claimed[FIELD_SIZE], own[FIELD_SIZE];
 
-    /* In this field, other servers report the Redis version that they claim to be compatible
-     * with. */
+    /* Valkey and other servers report in this field the version of Redis with which they claim
+     * to be compatible. */
     long major = field(facts->info, "redis_version", claimed) ? strtol(claimed, NULL, 10) : 0;
     if (major <= 0) {
         findings_note(findings, NULL, not_in_info);

@@ -21,11 +21,11 @@ bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
  * lock_name_valid(), except that the prefix may be empty. */
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
-/* A companion is a further key of a lock, for the data `part` (such as "meta"). Makes the
+/* A companion is an additional key of a lock, for the data `part` (such as "meta"). Makes the
  * companion's name: {KEY}:PART, or {TAG}KEY:PART if KEY contains the hash tag {TAG}. Redis Cluster
- * puts KEY and its companion into the same slot, except if KEY contains a '}' but no tag (see "Hash
- * tags" in the Redis Cluster specification). A companion always begins with a brace. A lock's key
- * begins with a brace only if its prefix does. */
+ * puts KEY and its companion into the same slot, unless KEY contains a '}' but no tag (see "Hash
+ * tags" in the Redis Cluster specification). A companion always begins with a brace, so it cannot
+ * be the key of another lock unless the prefix of that lock begins with a brace. */
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
 /* The name of the lock's file: the key percent-encoded, plus ".lock". If that is too long for a

@@ -73,7 +73,7 @@ struct redis_conn {
 
     enum redis_greeting greetings[GREETINGS]; /* sent, but not answered yet */
     int greeting_count;
-    bool nameless;        /* omit CLIENT SETNAME, because the server hung up at a greeting */
+    bool nameless; /* omit CLIENT SETNAME: the server closed the connection at a greeting with it */
     bool greeting_failed; /* a greeting was refused: the login, database or role is wrong */
     bool sent;            /* whether the last call may have reached the server */
     bool asking; /* send ASKING before each script: the slot is moving to this Cluster node */

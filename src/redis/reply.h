@@ -34,7 +34,7 @@ static inline size_t redis_reader_left(const redisReader *reader)
     return reader != NULL ? reader->len - reader->pos : 0;
 }
 
-/* True if no bytes are left, or if the remaining bytes begin like a message. */
+/* True if no bytes are left, or if the remaining bytes start like a Pub/Sub message. */
 bool redis_reader_has_only_messages(const redisReader *reader);
 
 /* True for a message on a channel that we have subscribed to: {"message", channel, anything}. */

@@ -367,7 +367,7 @@ static void set_tcp_options(int fd)
                          sizeof options[i].value);
 }
 
-/* Does the TLS handshake. LOCK_OK; otherwise the connection is closed. */
+/* Performs the TLS handshake. Returns LOCK_OK. After any other result, the connection is closed. */
 static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls,
                                   const char *host, struct bound bound, struct errmsg *why)
 {

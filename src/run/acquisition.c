@@ -307,7 +307,8 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     (void)give_up(backend, &lock->lease, abandon_limit);
     lock->gave_back = true;
     token_make(lock->take_id);
-    if (wait->tries.count == 1) /* the store was not down, but this process was frozen or slow */
+    /* One try took all the time: this process was frozen or slow, and the store was not down. */
+    if (wait->tries.count == 1)
         wait->tries.since = deadline_now();
     return errmsg_fail(why, LOCK_UNAVAILABLE,
                        "the lock was acquired, but its lease ended before the answer arrived");

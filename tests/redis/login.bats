@@ -97,7 +97,7 @@ takes() {
         password_file long "$file"
         fails_with 78 "the password file $T/long: .*too long" dlock -r "$URL" --password-file="$T/long" job true
     done
-    REDISCLI_AUTH=${long}x fails_with 78 'REDISCLI_AUTH: too long' dlock -r "$URL" job true
+    REDISCLI_AUTH=${long}x fails_with 78 'REDISCLI_AUTH: the password is too long' dlock -r "$URL" job true
     fails_with 64 '--redis: the password is too long' dlock -r "unix://:${long}x@$T/redis.sock" job true
     [[ $output != *xxx* ]]
 }

@@ -210,8 +210,8 @@ bool lock_file_drain_news(int news_fd);
  * place whose record has a newer format counts as held. */
 bool place_is_held(const struct lock_place *place, const char *boot_id);
 
-/* True if the run of the place's holder must be recorded as lost: the holder died, or a lease
- * without a process ended, before the lock was released. */
+/* True if the run of the place's holder must be recorded as lost: before the holder released the
+ * lock, the holder died, or its lease, which belongs to no process, expired. */
 bool place_lost_run(const struct lock_place *place, const char *boot_id);
 
 /* When the lease or the hold on a place ends, as far as that is known. */
@@ -230,7 +230,7 @@ struct lease_search {
     bool known;              /* the file has a record of the lease */
     bool others;             /* other holders were found */
     bool unreadable;         /* some places could not be read */
-    int64_t newer;           /* a record's format that is newer than ours; or 0 */
+    int64_t newer;           /* the format of a record that is newer than ours, or 0 */
 };
 
 /* Adds one more place to the search. */
@@ -262,7 +262,7 @@ struct survey {
     bool unreadable;               /* for some places it is unknown whether they are held */
     bool same_token;               /* one of the holders has the token that was asked about */
     struct pause pause;            /* `left` is 0 if there is none */
-    int64_t newer;                 /* a record's format that is newer than ours; or 0 */
+    int64_t newer;                 /* the format of a record that is newer than ours, or 0 */
     int free_place;                /* the lowest place that is neither locked nor held; -1: none */
 };
 

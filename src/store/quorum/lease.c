@@ -85,7 +85,7 @@ static void owe(struct quorum_member *member)
     member->standing = MEMBER_OWES;
 }
 
-/* True if this client's lock is no longer on that server. */
+/* True if this result of a release means that the server no longer holds this client's lock. */
 static bool is_settled(enum lock_result result)
 {
     return result == LOCK_OK || lock_is_past(result);

@@ -151,9 +151,9 @@ if given_up then
 end
 
 -- A take that is still on its way must not find the lock free, because no client would be left to
--- release it. Such a take is withdrawn: meta lists it, and take.lua refuses it. The take of a lost
--- lease is listed as well, so that the loss counts only once if this release is sent again because
--- its reply was lost.
+-- release it. Such a take is withdrawn: meta lists it, and take.lua refuses it. Meta also lists the
+-- take of a lost lease. If the reply to this release is lost, the client sends the release again,
+-- and the list shows that the loss has been counted.
 local counted = past('withdrawn', id, '')
 local withdraws = not no_meta and not counted and (may_come or how ~= 'ours' and how ~= 'released' and id ~= '')
 if how ~= 'ours' then
