@@ -30,7 +30,7 @@ OPTION(MESSAGE, "message", 'm', message, AT(message), NULL, "TEXT", TAKING | BY(
 OPTION(TREE, "tree", 0, flag, AT(tree), NULL, NULL, BY(RUN) | SHOWN, ON_ANY,
        "keep the lock until the command's descendants end")
 ACTION(STATUS, "status", 0, NULL, NOWHERE, NULL, NAME_NEEDED, false,
-       "show who holds each lock; exit status 0: all are held, 1: one is free, 69: unknown")
+       "show who holds each lock; exit status 0: held, 1: free (of several: one is), 69: unknown")
 ACTION(LIST, "list", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "list held and paused locks, or those matching GLOB")
 ACTION(HISTORY, "history", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
@@ -42,8 +42,8 @@ ACTION(ACQUIRE, "acquire", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
 ACTION(ATTACH, "attach", 0, attach_pid, AT(attach_pid), NULL, NAME_NEEDED, false,
        "hold the lock for the life of the calling script (--attach=PID: of that process)")
 ACTION(EXTEND, "extend", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
-       "restart the lease with its first TTL, or with --ttl, which may also shorten it; without "
-       "NAME: of the innermost lock that the caller runs under")
+       "start the lease anew with its first TTL or with --ttl, which may also shorten the lease; "
+       "without NAME: the lease of the innermost lock that the caller runs under")
 ACTION(RELEASE, "release", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "release the lock if the owner token matches; without NAME: the innermost lock that the "
        "caller runs under")
@@ -74,15 +74,16 @@ OPTION(SLOTS, "slots", 0, slots, AT(slots), NULL, "N", TAKING, (ON_RECORDS & ~ON
 OPTION(HOLD_AT_LEAST, "hold-at-least", 0, duration, AT(hold_at_least), "0", "DURATION", TAKING,
        ON_RECORDS | MUST, "hold the lock at least this long, even if the command ends earlier")
 OPTION(ONCE_PER, "once-per", 0, duration, AT(once_per), "0", "DURATION", TAKING, ON_RECORDS | MUST,
-       "run only if the last success started at least this long ago; otherwise exit as if the lock "
-       "were held (-E)")
+       "run only if the last success started at least this long ago (for a daily job 20h, as 24h "
+       "may skip one that starts early); otherwise exit as if the lock were held (-E)")
 OPTION(SCOPE, "scope", 0, scope, AT(scope), NULL, "TEXT", HELD, ON_ANY,
        "put TEXT and a colon before NAME in the key; without it the lock is global")
 OPTION(OWNER, "owner", 0, owner, AT(owner), NULL, "TOKEN", TAKING | BY(EXTEND) | BY(RELEASE),
        ON_ANY, "owner token (default: a fresh UUID v4)")
 OPTION(OWNER_FILE, "owner-file", 0, path, AT(owner_file), NULL, "FILE",
        BY(ACQUIRE) | BY(EXTEND) | BY(RELEASE) | SHOWN, ON_RECORDS,
-       "file for the owner token: written by --acquire, read by --extend and --release")
+       "file for the owner token: written by --acquire, which also prints the token; "
+       "read by --extend and --release")
 
 /* Lock store */
 OPTION(REDIS, "redis", 'r', text, AT(redis), NULL, "URL", HELD, ON_SERVERS,

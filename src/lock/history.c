@@ -146,6 +146,11 @@ bool past_run_was_stopped(const struct past_run *run)
     return run->end.how == RUN_STOPPED;
 }
 
+bool past_run_was_cut_off(const struct past_run *run)
+{
+    return past_run_was_stopped(run) && run->length_ms < run->ttl_ms / 2;
+}
+
 bool past_run_is_tight(const struct past_run *run)
 {
     return run->ttl_ms > 0 && run->length_ms > run->ttl_ms / 5 * 4;

@@ -61,6 +61,10 @@ bool past_run_was_extended(const struct past_run *run);
 /* True if dlock stopped the run, so that its full length is unknown. */
 bool past_run_was_stopped(const struct past_run *run);
 
+/* True if dlock stopped the run in the first half of its TTL: the lock was lost, and a longer TTL
+ * would not have helped. */
+bool past_run_was_cut_off(const struct past_run *run);
+
 /* True if the run used more than 80 % of its TTL. */
 bool past_run_is_tight(const struct past_run *run);
 

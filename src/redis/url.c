@@ -110,7 +110,7 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
     do {
         comma = memchr(text, ',', (size_t)(end - text));
         if (comma != NULL && url->topology == REDIS_ONE)
-            return refuse(why, "there are several hosts");
+            return refuse(why, "there are several hosts (for a quorum, repeat --redis)");
         if (url->host_count == REDIS_HOSTS_MOST)
             return refuse(why, "there are too many hosts");
         const char *stop = comma != NULL ? comma : end;

@@ -40,7 +40,7 @@ static const char *end_of_run(const struct run_end *end, char text[TIME_SIZE])
     case RUN_SIGNAL:
         snprintf(text, TIME_SIZE, "killed by %s", signame_format(end->code, name, sizeof name));
         return text;
-    case RUN_STOPPED: return "stopped: its lease had ended";
+    case RUN_STOPPED: return "stopped: its lease ended, or the lock was lost";
     case RUN_ENDED: return "exit status not known";
     case RUN_LOST: return end->ended_ms > 0 ? "lost its lock" : "its end was never recorded";
     case RUN_NONE: break;

@@ -84,7 +84,7 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
     text[0] = '\0';
     if (history->count > 1)
         snprintf(which, sizeof which, "the longest of the last %zu runs", history->count);
-    if (longest == NULL || past_run_was_extended(longest))
+    if (longest == NULL || past_run_was_extended(longest) || past_run_was_cut_off(longest))
         return text;
     about(longest->length_ms, took);
     duration_format(history_ttl(longest->length_ms), ttl, sizeof ttl);

@@ -21,7 +21,8 @@
     F(ASN1_TIME_diff) F(BIO_clear_flags) F(BIO_free) F(BIO_get_data) F(BIO_meth_free) F(BIO_meth_new) F(BIO_meth_set_ctrl) \
     F(BIO_meth_set_read) F(BIO_meth_set_write) F(BIO_new) F(BIO_new_fd) F(BIO_set_data) F(BIO_set_flags) F(BIO_set_init) \
     F(ERR_clear_error) F(ERR_peek_error) F(ERR_reason_error_string) F(EVP_Digest) F(EVP_PKEY_free) F(EVP_sha256) F(HMAC) \
-    F(OPENSSL_init_crypto) F(OPENSSL_sk_num) F(OPENSSL_sk_value) F(PEM_read_bio_PrivateKey) F(X509_NAME_oneline) F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_VERIFY_PARAM_set_flags) \
+    F(OPENSSL_init_crypto) F(OPENSSL_sk_num) F(OPENSSL_sk_value) F(OSSL_LIB_CTX_get0_global_default) F(PEM_read_bio_PrivateKey) \
+    F(X509_NAME_oneline) F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_VERIFY_PARAM_set_flags) \
     F(X509_get0_notAfter) F(X509_get_issuer_name) F(X509_get_subject_name) F(X509_verify_cert_error_string)
 #define OPENSSL_SSL_FUNCTIONS(F) \
     F(SSL_CIPHER_get_name) F(SSL_get0_verified_chain) F(SSL_get_current_cipher) F(SSL_get_version) \

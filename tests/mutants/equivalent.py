@@ -16,7 +16,13 @@ EQUIVALENT = {
         "off_t next = data > 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;":
             "the first place is never looked for behind a hole",
     },
+    "src/run/acquisition.c": {
+        "if (wait->request.waits || holder->shares || holder->pause.left.ns > 1 || !(ended || unknown))":
+            "a pause of one nanosecond is over before anything is done",
+    },
     "src/store/file/memory.c": {
+        "(void)poll(NULL, 0, 2);":
+            "a torn copy is read again a millisecond later",
         "if (!(atomic_compare_exchange_weak(&entry->fence, &last, fence)))":
             "once the fence is there, the next exchange fails, and the loop ends",
         "memory_entry: atomic_store(&entry->used, wall_now_ms()); -> ;":

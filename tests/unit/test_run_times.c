@@ -62,6 +62,15 @@ TEST(a_stopped_run_is_cut_short)
     free(text);
 }
 
+TEST(a_lost_lock_is_no_reason_for_a_longer_ttl)
+{
+    char text[RUN_TIMES_SIZE];
+    struct history history = three_runs();
+    history.runs[2].end.how = RUN_STOPPED;
+    history.runs[2].ttl_ms = 3 * H;
+    row_int("length of the advice", (long)strlen(ttl_advice_format(&history, text)), 0);
+}
+
 TEST(runs_are_a_table)
 {
     struct history history = three_runs();
@@ -255,6 +264,8 @@ int main(void)
         ENTRY("a start with another offset from UTC than today's shows its offset",
               a_start_with_another_offset_shows_it),
         ENTRY("how long a stopped run would have taken is unknown", a_stopped_run_is_cut_short),
+        ENTRY("a run whose lock was lost early is no reason to advise a longer TTL",
+              a_lost_lock_is_no_reason_for_a_longer_ttl),
         ENTRY("at 40, 80 and 200 columns, in ASCII and UTF-8, every row fits",
               lines_fit_the_terminal),
         ENTRY("a host's name cannot disturb the terminal", foreign_text_is_escaped),
