@@ -54,7 +54,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     equals "$(sed -n '/^Used daily:$/,/^$/p' "$T/screen")" "$(dlock --help | sed -n '/^Used daily:$/,/^$/p')"
     equals "$(grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' "$T/screen" | grep -oE '[a-z][a-z-]+$' | tr '\n' ' ')" \
         'nonblock wait ttl conflict-exit-code shared command message tree status list history '
-    [[ $(tr -s ' \n' ' ' <"$T/screen") == *'exit status 0: all are held, 1: one is free, 69: unknown'* ]]
+    [[ $(tr -s ' \n' ' ' <"$T/screen") == *'exit status 0: held, 1: free (of several: one is), 69: unknown'* ]]
     [[ $(tail -1 "$T/screen") == *'dlock --help lists all options'*'dlock(1)'* ]]
     equals "$(dlock --usage)" "$(cat "$T/screen")"
     # The example for cron, and that for Redis.

@@ -32,6 +32,10 @@ EQUIVALENT = {
         "return own->number > 0 ? count(file, floor_of(entry), own->number) : count(file, 1, NUMBERS);":
             "the first ticket has the number 1",
     },
+    "src/store/redis/take.c": {
+        "bool queues = stays && redis->place.came > 1 && !called;":
+            "the time when the waiter came, in microseconds, is 0 or far above 1",
+    },
     "src/store/redis/scripts/check.lua": {
         "if call('PTTL', meta) <= kept then call('PEXPIRE', meta, whole(kept)) end":
             "the expiry is set to what it is",
