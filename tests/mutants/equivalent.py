@@ -29,6 +29,8 @@ EQUIVALENT = {
             "whoever begins an entry notes its use a moment later",
     },
     "src/store/file/queue.c": {
+        "for (int64_t from = 1; count < most && find_first(file, from, NUMBERS, &tickets[count]);":
+            "the first ticket has the number 1",
         "return own->number > 0 ? count(file, floor_of(entry), own->number) : count(file, 1, NUMBERS);":
             "the first ticket has the number 1",
     },
