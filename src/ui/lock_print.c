@@ -20,8 +20,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
     const char *outer_key = getenv("DLOCK_HELD_KEY");
     const char *outer_name = getenv("DLOCK_NAME");
 
-    /* This process knows the name of a lock that it runs under, even if the key contains only a
-     * digest of the name. */
+    /* If this process runs under the lock, it knows the lock's name, even if the key contains only
+     * a digest of the name. */
     if (ours && lock_name_is_digest(name) && outer_key != NULL && strcmp(outer_key, key) == 0 &&
         outer_name != NULL)
         name = outer_name;
@@ -296,7 +296,8 @@ static void queue_json(struct json *json, const struct lock_state *state)
     json_end(json, ']');
 }
 
-/* Prints how long a process that joined the queue now would wait. */
+/* Prints the member "typical", and "expected_wait": how long a process that joined the queue now
+ * would probably wait. */
 static void wait_json(struct json *json, const struct lock_state *state,
                       const struct typical *typical)
 {

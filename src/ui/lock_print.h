@@ -9,8 +9,8 @@
 /* Room for each of the texts below. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
-/* Writes to `text` the NAME that follows the prefix (with the scope) in the key, or the whole key
- * if it does not begin with the prefix. Returns text. */
+/* Writes the lock's name to `text`: the key without `prefix` (which includes the scope), or the
+ * whole key if it does not begin with `prefix`. Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
 /* "ann@host (pid 12, backup; running) since ..., lease ends in 5m; usually 12m, about 4m left".
@@ -18,8 +18,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
 const char *lock_owner_format(const struct lock_owner *owner, const struct typical *typical,
                               char text[LOCK_TEXT_SIZE]);
 
-/* Prints the state of the lock to stdout, in several lines. `with_tokens` adds the owner tokens and
- * the queue. Logs should not contain a token, because anybody who knows it can release the lock. */
+/* Prints the state of the lock to stdout, in several lines. Prints the queue and the owner tokens
+ * only if `with_tokens` is true: anybody who read a token in a log could release the lock. */
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens);
 
 /* Prints the state as one line of JSON to stdout. */

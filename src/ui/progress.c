@@ -15,8 +15,9 @@
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
 /* EL and ED (ECMA-48) erase from the cursor to the end of the line or of the screen. WRAP_OFF and
- * WRAP_ON switch DECAWM (DEC). Wrapping is off while dlock draws, because a character that is wider
- * on the terminal than the C library reports would otherwise start a second line. */
+ * WRAP_ON switch the terminal's line wrapping (DECAWM). Wrapping is off while dlock draws,
+ * because a character that is wider on the terminal than the C library reports would otherwise
+ * start a second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
@@ -82,8 +83,8 @@ void tty_line_clear(struct tty_line *line)
 
 /* --- the wait -------------------------------------------------------------- */
 
-/* How long a wait must last before it is shown: on a terminal, where a shorter wait would only make
- * the line flicker, and in a CI log. */
+/* How long a wait must last before dlock shows it: on a terminal (a shorter wait would only make
+ * the line flicker), and in a CI log. */
 static const struct duration shown_after = {300 * NS_PER_MS};
 static const struct duration logged_after = {NS_PER_S};
 
@@ -96,8 +97,8 @@ static const struct duration line_least = {NS_PER_S / 4};
 static const struct duration lines_interval = {60 * NS_PER_S};
 static const struct duration status_interval = {2 * NS_PER_S};
 
-/* Two answers of the store may report ends of the same lease that differ by this much, because one
- * answer took longer to arrive. */
+/* The end of a lease, as calculated from two answers of the store, may differ by this much, because
+ * one answer took longer to arrive. */
 enum { SAME_END_MS = 1000 };
 
 static enum progress_kind choose_kind(const struct messages *out)
@@ -109,7 +110,8 @@ static enum progress_kind choose_kind(const struct messages *out)
                    : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
-    /* Users look at a CI log if a job seems to hang; cron jobs must stay silent. */
+    /* Without a terminal and without -v, only a CI log shows the wait: users read such a log if a
+     * job seems to hang, but cron jobs must stay silent. */
     return out->ci && out->verbosity == 0 && !out->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
 }
 
@@ -161,8 +163,9 @@ static void note_end(struct progress *view)
     view->until_ms = until_ms;
 }
 
-/* A holder that released the lock and ended right after the store's answer looks like a holder that
- * died without releasing the lock. A holder has died only if the next answer still names it. */
+/* A holder may release the lock and end right after the store has named it. That looks as if it
+ * had died without releasing the lock. So a holder counts as dead only if the store's next answer
+ * still names it. */
 static void note_death(struct progress *view, bool same_one)
 {
     enum process_life life = holder_life_held(&view->holder);
@@ -178,7 +181,8 @@ static void note_holder(struct progress *view, const struct holder *holder)
 {
     bool same = looks_the_same(&view->holder, holder),
          same_one = same_process(&view->holder, holder);
-    /* If the time left is the same, the store has not answered again, and nothing has changed. */
+    /* An equal remaining time means that this is the store's previous answer again, so nothing has
+     * changed. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns &&
         view->holder.pause.left.ns == holder->pause.left.ns)
         return;
@@ -274,7 +278,7 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
         return view->next_look;
     say_once(view, why);
     view->said = *holder;
-    view->said.known = true; /* even if nothing is known about the holder */
+    view->said.known = true; /* a line was printed, even if the holder is unknown */
     return DEADLINE_NEVER;
 }
 

@@ -24,7 +24,7 @@ struct tty_line {
 /* The width of the terminal. */
 int tty_line_columns(int fd);
 
-/* How many columns a text may have at the moment. */
+/* How many columns a text on a line of the terminal may have at the moment. */
 int tty_line_room(void);
 
 /* Shows the text, which must fit in tty_line_room() columns. Never blocks: shows nothing if the

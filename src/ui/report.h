@@ -23,13 +23,13 @@ enum failure {
     FAIL_NOT_PERMITTED,
     FAIL_ARGUMENT,
     FAIL_CONFIG,
-    FAIL_SYSTEM, /* the system refused, or an internal error */
+    FAIL_SYSTEM, /* the system refused a request, or an internal error occurred */
 };
 
 /* The kind of failure for a result other than LOCK_OK. */
 enum failure failure_of(enum lock_result result);
 
-/* Reports the failure and returns `status`. With out->json prints an object on stdout. Otherwise
+/* Reports the failure and returns `status`. With out->json, prints an object on stdout. Otherwise,
  * prints FAIL_TIMEOUT and FAIL_PAUSED as MESSAGE_NOTICE, FAIL_HELD and FAIL_DONE as
  * MESSAGE_CONFLICT, and the rest as MESSAGE_ERROR (util/message.h). */
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,

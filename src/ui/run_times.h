@@ -39,7 +39,7 @@ const char *ttl_advice_format(const struct history *history, char text[RUN_TIMES
  * `ttl`. False if memory is short. */
 bool history_print(FILE *to, const struct history *history, struct duration ttl, int columns);
 
-/* Prints the same information as members of a JSON object. */
+/* Prints what history_print() prints, but as members of a JSON object. */
 void history_json(struct json *json, const struct history *history, struct duration ttl);
 
 #endif

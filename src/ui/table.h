@@ -18,8 +18,8 @@ struct table {
     size_t count, room;
 };
 
-/* Adds a copy of the next cell, in which foreign text must already be escaped. False if memory is
- * short. */
+/* Adds a copy of this text as the next cell. Foreign text in it must already be escaped. False if
+ * memory is short. */
 bool table_add(struct table *table, const char *cell);
 
 /* Finds the width of each column, so that the table fits in `room` columns of the terminal. If

@@ -12,7 +12,8 @@
 /* Enough for each text that the functions below return. */
 enum { HOLDER_TEXT_SIZE = 768 };
 
-/* "; acquired with --acquire", "; has ended", "; hidden by /proc", "". */
+/* A remark about the holder: "; acquired with --acquire", "; has ended", "; hidden by /proc", or
+ * "" if there is none. */
 const char *holder_life_text(const struct holder *holder, enum process_life life);
 
 /* "ann@web3 (pid 12, backup; running)" if `life` is "; running". "another client" if the holder is
@@ -43,8 +44,8 @@ const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
 struct awaited_lock {
     const char *name;
     int slots; /* the number of slots with MODE_SLOTS; otherwise 0 */
-    /* The values of these options on the command line, so that dlock can repeat them. NULL: not
-     * given. */
+    /* The values of these options as given on the command line, to be repeated in the command that
+     * dlock suggests. NULL: not given. */
     const char *scope, *prefix, *redis, *lock_dir;
 };
 

@@ -15,7 +15,7 @@ struct duration {
     int64_t ns; /* never negative */
 };
 
-/* A point in time on the boot clock. */
+/* A point in time on the boot clock (CLOCK_BOOTTIME). */
 struct deadline {
     int64_t boot_ns;
 };
@@ -47,8 +47,8 @@ struct bound {
 /* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
-/* Returns a bound that ends `each` from now, with the same cancel_fd: for the next of several
- * calls. */
+/* Returns a bound for the next of several calls: it ends `each` from now, and has the same
+ * cancel_fd. */
 struct bound bound_again(struct bound bound, struct duration each);
 
 /* Returns the same bound, shortened to one of `shares` equal parts of the remaining time. */
@@ -60,8 +60,8 @@ struct bound bound_within(struct bound bound, struct duration most);
 struct deadline deadline_now(void);
 
 /* Limits how much of a source (signals, messages, events, children) is read before the reader
- * checks the clock again. Otherwise a source that never runs empty could delay the stop at the end
- * of a lease. Starts as zero. */
+ * checks the clock again. Otherwise a source that never runs empty could keep dlock from acting
+ * when a lease ends. Starts as zero. */
 struct drain {
     int events;
     struct deadline end;

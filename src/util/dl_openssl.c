@@ -110,8 +110,8 @@ bool openssl_open(enum openssl_part part, struct errmsg *why)
         if (!load(OPENSSL_CRYPTO, what, why))
             return false;
         /* Skips OpenSSL's clean-up at exit, because it only takes time, and because a thread that
-         * looks up a host name may still be running at exit. OpenSSL crashes later if it had no
-         * memory for its default context, so dlock asks for the context now. */
+         * looks up a host name may still be running at exit. OpenSSL would crash later if it had
+         * no memory for its default context, so dlock makes it create the context now. */
         if (functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1 ||
             functions.OSSL_LIB_CTX_get0_global_default() == NULL) {
             errmsg_set(why, "%s needs OpenSSL 3, but OpenSSL failed to initialize", what);

@@ -43,9 +43,9 @@ struct openssl {
 enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* TLS needs both libraries */
 
 /* Opens the libraries of this part that are not open yet. They stay open as long as the process
- * lives. Must be called before other threads use OpenSSL. False with *why set, which names the
- * package that may be missing. A retry does not help, because only the administrator of this host
- * can fix the problem. */
+ * lives. Must be called before other threads use OpenSSL. On failure, returns false, and *why names
+ * the package that may be missing. A retry does not help then, because only the administrator of
+ * this host can fix the problem. */
 bool openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The OpenSSL functions that have been loaded so far. */

@@ -31,8 +31,8 @@ enum { SECRET_MOST = 4096 };
 
 struct secret {
     size_t length;
-    char bytes[SECRET_MOST + 3]; /* may contain any bytes; has room for a line end, and to detect
-                                  * files that are too long */
+    char bytes[SECRET_MOST + 3]; /* any bytes; the last 3 are for CR LF at the end, and for one more
+                                  * byte, which shows that a file is too long */
 };
 
 /* Reads the secret from a regular file or from a pipe, which its writer must close within 30 s.

@@ -33,7 +33,7 @@ bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name
     memcpy(to->sun_path, name, length);
     if (*name == '@')
         to->sun_path[0] = '\0';
-    /* The length ends an abstract name, and a NUL ends a path. */
+    /* An abstract name ends where `*size` says; a path also includes its NUL. */
     *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (*name == '/'));
     return true;
 }
@@ -99,8 +99,8 @@ void sd_notify_open(struct notify *notify)
 }
 
 /* Connects to the service manager, which is on the same machine and answers in a fraction of a
- * millisecond. If the manager does not answer, the message is dropped, because it must not delay a
- * stop. */
+ * millisecond. If the manager does not answer, the message is dropped, because dlock must be able
+ * to stop the command in time. */
 static bool connect_anew(struct notify *notify)
 {
     enum { ANSWER_MS = 5 };
@@ -193,8 +193,8 @@ void sd_notify_forward(const struct notify *notify, const char *text, size_t len
 /* --- messages ------------------------------------------------------------- */
 
 /* How long dlock waits while no process reads stderr (because of a pager, Ctrl-S or a logger that
- * hangs). This is shorter than the grace period of all but the shortest leases, so that a message
- * does not delay a stop. */
+ * hangs). This is shorter than the grace period of all but the shortest leases, so that dlock can
+ * still stop the command in time. */
 static const struct duration patience = {20 * NS_PER_MS};
 
 /* Writes with splice(2), which does not wait. Opening the pipe again in non-blocking mode would

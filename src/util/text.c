@@ -38,13 +38,13 @@ size_t utf8_length(const char *text, size_t left)
         return 0;
 
     if (b[0] == 0xE0)
-        low = 0xA0; /* a smaller second byte: overlong */
+        low = 0xA0; /* a smaller second byte would make an overlong form */
     else if (b[0] == 0xED)
-        high = 0x9F; /* a larger second byte: a surrogate */
+        high = 0x9F; /* a larger second byte would make a surrogate */
     else if (b[0] == 0xF0)
-        low = 0x90; /* a smaller second byte: overlong */
+        low = 0x90; /* a smaller second byte would make an overlong form */
     else if (b[0] == 0xF4)
-        high = 0x8F; /* a larger second byte: above U+10FFFF */
+        high = 0x8F; /* a larger second byte would make a code point above U+10FFFF */
 
     if (left < length || b[1] < low || b[1] > high)
         return 0;

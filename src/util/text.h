@@ -17,8 +17,8 @@ size_t utf8_length(const char *text, size_t left);
 /* True if the valid character of `length` bytes at text is a control character: C0, DEL or C1. */
 bool utf8_is_control(const char *text, size_t length);
 
-/* True if the character is invisible but moves other characters. Such characters have 2 or 3
- * bytes. */
+/* True if the character is invisible but changes where other characters appear. Such characters
+ * have 2 or 3 bytes. */
 bool utf8_reorders(const char *text, size_t length);
 
 /* Writes source so that it cannot disturb a terminal or a log: control characters, characters that
