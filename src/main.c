@@ -147,7 +147,7 @@ int main(int argc, char **argv)
 
     struct options options;
     struct errmsg why = {""};
-    if (has_borrowed_rights(&why)) { /* before dlock reads any input of its caller */
+    if (has_borrowed_rights(&why)) { /* checked before dlock reads any input from its caller */
         const struct messages plain = {.notify = {.fd = -1}, .waited = {-1}};
         return fail(&plain, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED, "%s", why.text);
     }

@@ -235,8 +235,8 @@ static enum lock_result find_addresses(struct redis_conn *conn, struct bound bou
     return known && result != LOCK_CANCELLED ? LOCK_OK : result;
 }
 
-/* Forgets what was known about notifications on the last connection. Keeps only a refusal that
- * ended that connection. */
+/* Forgets what was known about notifications on the last connection. Remembers only a
+ * refusal, and only if it ended that connection: the same request would end the next one too. */
 static void forget_listening(struct redis_listening *listening)
 {
     bool keeps = listening->spoilt;
@@ -250,7 +250,7 @@ static void forget_listening(struct redis_listening *listening)
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(conn); /* a stray reply must not pass for the next one */
+        redis_conn_read_messages(conn); /* closes the connection if a stray reply has arrived */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
 

@@ -36,18 +36,18 @@ enum redis_greeting { GREETING_AUTH, GREETING_SELECT, GREETING_ROLE, GREETING_NA
 /* The notifications that a call subscribes to. */
 struct redis_channels {
     bool touches;     /* other clients' writes to the keys that the script reads */
-    const char *wake; /* the channel for the message that we may acquire the lock; NULL: none */
+    const char *wake; /* the channel on which we are told to request the lock again; NULL: none */
 };
 
 /* What is known about notifications on the current connection. */
 struct redis_listening {
     long long id;                   /* id of the connection on the server; 0: not known */
     bool on;                        /* CLIENT TRACKING was accepted */
-    struct redis_channels channels; /* subscribed; UNSUBSCRIBE must precede any script */
+    struct redis_channels channels; /* subscribed now; UNSUBSCRIBE must come before a script */
     bool no_touches, no_wake;       /* the server refused these notifications */
     struct errmsg why_touches, why_wake;
     int broken;  /* how many connections in a row ended while subscribing */
-    bool spoilt; /* a refusal ended this connection, and would end the next one as well */
+    bool spoilt; /* a refused subscription ended this connection, and would end the next one too */
 };
 
 struct redis_conn {
@@ -73,7 +73,8 @@ struct redis_conn {
 
     enum redis_greeting greetings[GREETINGS]; /* sent, but not answered yet */
     int greeting_count;
-    bool nameless; /* omit CLIENT SETNAME: the server closed the connection at a greeting with it */
+    /* Omit CLIENT SETNAME, because the server closed a connection whose greeting contained it. */
+    bool nameless;
     bool greeting_failed; /* a greeting was refused: the login, database or role is wrong */
     bool sent;            /* whether the last call may have reached the server */
     bool asking; /* send ASKING before each script: the slot is moving to this Cluster node */
@@ -169,9 +170,9 @@ void redis_conn_read_messages(struct redis_conn *conn);
 /* The channel on which the server reports changed keys. */
 #define REDIS_INVALIDATE "__redis__:invalidate"
 
-/* Runs a script as redis_conn_call() runs a command, but the connection may be subscribed.
- * Subscribes to those of `channels` that the server permits. If the server permits none, the script
- * still runs. The text of channels.wake must live as long as the connection. */
+/* Like redis_conn_call() with one script, but works even if the connection is already subscribed to
+ * channels. Also subscribes to those of `channels` that the server permits. If the server permits
+ * none, the script still runs. The text of channels.wake must live as long as the connection. */
 enum lock_result redis_subscribe_call(struct redis_conn *conn, const struct redis_command *script,
                                       struct redis_channels channels, redisReply **reply,
                                       struct bound bound, struct errmsg *why);

@@ -10,7 +10,7 @@
 /* No expected reply reaches these limits. A reply with ten thousand holders has 170,000 elements,
  * and its arrays are nested three deep. */
 enum {
-    REPLY_MOST_ELEMENTS = 1 << 18, /* each takes a few bytes in a reply, but 100 in memory */
+    REPLY_MOST_ELEMENTS = 1 << 18, /* an element takes a few bytes in a reply, but 100 in memory */
     /* This is the limit of hiredis 0.14. hiredis 1.x has no limit, although it frees replies by
      * recursion. */
     REPLY_MOST_DEPTH = 7,
@@ -175,9 +175,9 @@ void redis_error_text(const char *error, char *text, size_t size)
     snprintf(text, size, "%.*s", (int)length_without_place(error), error);
 }
 
-/* Servers before Redis 7.2 do not name a command that they refuse in a script. No server names a
- * command in a script that it does not know. Such an error names only the line of the script, as
- * "@user_script:31". */
+/* If a script calls a command that the server refuses or does not know, the error often names only
+ * the line of the script, as "@user_script:31". (Redis 7.2 and later do name a command that they
+ * refuse.) So the command is read from that line. */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size)
 {
     const char *mark = NULL;

@@ -73,12 +73,12 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why);
 /* Writes the error as shown to people, without the position in a script that servers add. */
 void redis_error_text(const char *error, char *text, size_t size);
 
-/* Finds the command in the script's text that the error is about. False if the error names no line
- * of the script, or a line that calls no command. */
+/* If the error names a line of the script, finds the command that this line calls. False if the
+ * error names no line, or if the line calls no command. */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size);
 
-/* Hides the login in an error, because a server without AUTH repeats the arguments of AUTH in its
- * error. */
+/* Hides the login in an error, because a server that does not know AUTH repeats the arguments of
+ * AUTH in its error. */
 void redis_error_hide_login(const struct redis_url *url, char *error);
 
 /* Explains an error for which redis_error_result() returns LOCK_REFUSED: *why names the user and

@@ -412,7 +412,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
         if (result == LOCK_OK && tls != NULL) {
             result = start_tls(sock, tls, host, share, why);
             if (result == LOCK_REFUSED)
-                break; /* do not try the other addresses */
+                break; /* a certificate was refused, so do not try the other addresses */
         }
         if (result == LOCK_OK || result == LOCK_CANCELLED)
             break;

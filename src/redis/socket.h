@@ -45,7 +45,7 @@ struct redis_socket {
 };
 
 /* Connects a closed socket to the first address that answers; each address gets a share of the
- * time. If `tls` is not NULL, also does the TLS handshake; the server certificate must be for
+ * time. If `tls` is not NULL, also performs the TLS handshake; the server certificate must be for
  * `host`. LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED, because of file permissions or a certificate;
  * LOCK_CANCELLED; LOCK_SYSTEM. */
 enum lock_result redis_socket_connect(struct redis_socket *socket,

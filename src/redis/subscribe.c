@@ -1,4 +1,4 @@
-/* Notifications; see redis/conn.h. */
+/* Subscribes to notifications, and runs scripts on a subscribed connection (redis/conn.h). */
 #include "redis/conn.h"
 
 #include <stdio.h>
@@ -89,7 +89,8 @@ static void learn(const struct attempt *attempt)
     }
 }
 
-/* Remembers the refusal for the next connection, because this connection is closed. */
+/* Remembers a refusal that ends this connection, so that dlock does not provoke it again on the
+ * next one. */
 static void spoil(const struct attempt *attempt)
 {
     learn(attempt);
@@ -257,7 +258,7 @@ static enum lock_result read_transaction(struct attempt *attempt, const struct b
 {
     redisReply *const *queued = &batch->replies[batch->script];
     const redisReply *begin = queued[-1], *exec = batch->replies[batch->count - 1];
-    /* Without a transaction, the server has run the script and each SUBSCRIBE one by one. */
+    /* If the server refused MULTI, it has run the script and each SUBSCRIBE one by one. */
     if (is_error(begin)) {
         attempt->pass |= !has_run(queued[0]);
         return give_up(attempt, "MULTI", begin);

@@ -127,7 +127,7 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
 {
     if (**tail != '/')
         return refuse(why, "the name of the master is missing");
-    /* an '@' here ends a login that contains a slash, which is an error */
+    /* An '@' here means that the URL's login contains an unescaped '/', which is an error. */
     size_t length = strcspn(*tail + 1, "/?#@");
     if (length == 0 || (*tail)[1 + length] == '@' ||
         !percent_decode(url->master, sizeof url->master, *tail + 1, length))
@@ -218,8 +218,8 @@ static bool is_place(const char *text)
     return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
 }
 
-/* Sets the message about a text with an unknown scheme. Quotes the text, or its scheme, if that
- * cannot be a password, and suggests what the user may have meant. */
+/* Sets *why for a text that does not begin with a known scheme. Quotes no part of the text that may
+ * be a password. Suggests what the user may have meant. */
 static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];

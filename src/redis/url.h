@@ -45,7 +45,8 @@ struct redis_url {
     char shown[384]; /* the URL without user and password, for messages */
 };
 
-/* All settings except the URL. The options own the texts, and must outlive this struct. */
+/* All settings except the URL. The strings belong to struct options, which must outlive this
+ * struct. */
 struct redis_settings {
     struct duration timeout;         /* for one attempt to connect, or for one call */
     const char *cacert, *cert, *key; /* files for TLS; NULL: none */
@@ -53,7 +54,7 @@ struct redis_settings {
     const char *password_file; /* NULL: none */
     const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;                  /* how many replicas must confirm an acquired lock */
-    bool one_of_several; /* one server of a quorum, whose servers dlock asks at the same time */
+    bool one_of_several; /* one server of a quorum: dlock asks all its servers at the same time */
 };
 
 /* Which setting cannot be used. The caller knows where each setting comes from. */
@@ -104,9 +105,9 @@ void redis_urls_free(struct redis_urls *urls);
 /* If the URL has no password, takes the password from the first of these that exists: the file of
  * --password-file, the service's credential "dlock.password", the variable REDISCLI_AUTH. If there
  * is a password, from any source, this process no longer leaves a core file. LOCK_OK, with or
- * without a password. LOCK_INVALID: *why names a file that cannot be used, or (with *fault set to
- * REDIS_FAULT_URL) there is a user without a password. LOCK_REFUSED: *why names a file that dlock
- * has no permission to read. LOCK_SYSTEM. */
+ * without a password. LOCK_INVALID: *why names a file that cannot be used, or says that the URL
+ * has a user but there is no password; in that case, *fault is REDIS_FAULT_URL. LOCK_REFUSED: *why
+ * names a file that dlock has no permission to read. LOCK_SYSTEM. */
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
                                   enum redis_fault *fault, struct errmsg *why);
 

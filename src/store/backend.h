@@ -17,16 +17,16 @@
 
 #include <stdbool.h>
 
-/* How a store reports that the next check should not wait. */
+/* What a store reports to the holder of a lock: when to check the lock again. */
 struct news {
     int fd;             /* readable when there is news; -1: the store reports nothing at the
                          * moment */
     bool due;           /* a check is already due, even if fd is not readable */
-    struct deadline by; /* latest time of the next check, if the store must repair something then;
-                         * 0: no limit */
+    struct deadline by; /* the next check must come by this time, because the store then has
+                         * something to repair; 0: no limit */
     const char *cannot; /* why the store cannot report at all; NULL: it can, or this is unknown */
-    struct duration every; /* longest interval between checks of a store that cannot report, if
-                            * checks are cheap; 0: no limit */
+    struct duration every; /* if the store cannot report, but checks are cheap: longest interval
+                            * between checks; 0: no limit */
 };
 
 /* What a store reports to a waiter: when to request the lock again. */
@@ -46,7 +46,7 @@ enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 struct backend {
     const char *kind;           /* "redis" or "file", as in DLOCK_HELD_BACKEND */
     const char *lock_dir;       /* the directory of the lock files; NULL: there is none */
-    const char *lock_file;      /* the only file that the store locks; NULL: there is none */
+    const char *lock_file;      /* the single lock file (--lock-file); NULL: there is none */
     bool never_calls;           /* the store never wakes waiters: they have to poll, which is not an
                                  * error */
     struct duration poll_least; /* the first polling interval for a held lock, unless the store
@@ -61,8 +61,8 @@ struct backend {
                   * to leave the queue */
 
     /* Requests the lock once. Never waits for the holder. LOCK_OK: *lease is filled in. LOCK_HELD:
-     * *holder is filled in; its `refusal` says whether once_per refused the request, which the
-     * store decides in the same step as the take. Otherwise *why is set: LOCK_UNAVAILABLE,
+     * *holder is filled in; its `refusal` says why the request was refused. The store checks
+     * once_per and acquires the lock in one atomic step. Otherwise *why is set: LOCK_UNAVAILABLE,
      * LOCK_REFUSED, LOCK_INVALID (every call returns this if the lock has a newer format than this
      * dlock knows, lock/format.h), LOCK_CANT_CREATE, LOCK_CANCELLED, LOCK_SYSTEM. After
      * LOCK_UNAVAILABLE the caller may repeat the same request. If the previous call acquired the
@@ -88,9 +88,9 @@ struct backend {
     enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound,
                                struct errmsg *);
 
-    /* For a store that is a member of a quorum. Raises the store's fence to at least the lease's
-     * fence, if this process still holds the lock. Same results as check(). NULL: this backend is
-     * never a member of a quorum. */
+    /* For a member of a quorum. If this process still holds the lock, raises the store's fencing
+     * token to at least the lease's. Same results as check(). NULL: this backend is never a member
+     * of a quorum. */
     enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound,
                                     struct errmsg *);
 
@@ -140,9 +140,9 @@ struct backend {
     enum lock_result (*list)(struct backend *, const struct listing *, struct bound,
                              struct errmsg *);
 
-    /* Call this for a lease in force, before watching the lock: from now on each check makes sure
-     * that the store reports what happens to the lock after that check. The answer is valid until
-     * the next call. */
+    /* For a process that holds the lock and watches it: returns what the store reports. After the
+     * first call of news(), each check() makes sure that the store reports later changes to the
+     * lock. The answer is valid until the next call of any kind. */
     struct news (*news)(struct backend *);
 
     void (*close)(struct backend *);
