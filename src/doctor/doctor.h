@@ -9,18 +9,18 @@
 
 enum finding_result {
     FINDING_OK,
-    FINDING_NOTE, /* worth knowing, or impossible to find out */
+    FINDING_NOTE, /* worth knowing, or something that dlock could not find out */
     FINDING_WARN, /* locks work, but something may cause trouble */
     FINDING_FAIL, /* a lock cannot be acquired here, or cannot be trusted */
 };
 
-/* The exit status if a lock can be acquired, but must not be trusted. A run has no exit status with
- * that meaning. */
+/* The exit status if a lock can be acquired, but must not be trusted. enum exit_status has no value
+ * with that meaning. */
 enum { FINDING_UNTRUSTED = 1 };
 
 struct finding {
     enum finding_result result;
-    int status; /* for FINDING_FAIL: the exit status of a run, or FINDING_UNTRUSTED */
+    int status; /* for FINDING_FAIL: an enum exit_status, or FINDING_UNTRUSTED */
     const char *section;
     char *subject, *name, *found;
     const char *advice; /* NULL: none */
@@ -55,30 +55,30 @@ __attribute__((format(printf, 4, 5))) void findings_add(struct findings *finding
 __attribute__((format(printf, 4, 5))) void
 findings_fail(struct findings *findings, int status, const char *advice, const char *format, ...);
 
-/* Returns true for LOCK_OK. For any other result except LOCK_CANCELLED, adds a failed row with the
- * exit status that a run would have. */
+/* Returns true for LOCK_OK. For any other result except LOCK_CANCELLED, adds a row that is
+ * FINDING_FAIL and has the exit status for that result. */
 bool findings_served(struct findings *findings, enum lock_result result, const char *advice,
                      const struct errmsg *why);
 
-/* Returns 0 if nothing failed. Otherwise returns the first status of a failed row other than
- * FINDING_UNTRUSTED, or FINDING_UNTRUSTED if there is no other status. */
+/* Returns 0 if no row is FINDING_FAIL. Otherwise returns the status of the first failed row whose
+ * status is not FINDING_UNTRUSTED. If there is no such row, returns FINDING_UNTRUSTED. */
 int findings_status(const struct findings *findings);
 
-/* Prints the findings on stdout. `terse`: only warnings and failures. Call setlocale(3) first,
- * because the width of characters depends on the locale. */
+/* Prints the findings on stdout, or with `terse` only the warnings and failures. Call setlocale(3)
+ * first, because the width of characters depends on the locale. */
 void findings_print(const struct findings *findings, bool terse);
 void findings_print_json(const struct findings *findings);
 
 void findings_free(struct findings *findings);
 
-/* Examines the store. No other process may use the key of `request`. True if a trial of that lock
- * makes sense (doctor_trial()). */
+/* Examines the store. The key of `request` must be one that no other process uses. Returns true if
+ * it makes sense to continue with doctor_trial(). */
 bool doctor_examine(struct backend *store, const struct lock_request *request,
                     struct findings *findings, struct bound bound);
 
-/* Tries out the whole life of the lock that `request` names and that no other process uses. A
- * holder and a waiter compete for the lock, each through its own backend of the same store.
- * Afterwards removes all traces from the store, if the store allows that. */
+/* Tries out everything that dlock does with a lock. No other process may use the lock that
+ * `request` names. A holder and a waiter compete for the lock, each through its own backend of the
+ * same store. Afterwards removes all traces from the store, if the store allows that. */
 void doctor_trial(struct backend *holder, struct backend *waiter,
                   const struct lock_request *request, struct findings *findings,
                   struct bound bound);

@@ -29,22 +29,22 @@ struct server {
 bool doctor_redis(struct backend *store, const struct lock_request *request,
                   struct findings *findings, struct bound bound);
 
-/* Removes everything that a store in Redis remembers about the free lock, including its last
- * fencing token. */
+/* Removes everything that Redis remembers about the lock, including its last fencing token. The
+ * lock must be free. */
 void doctor_forget(struct backend *store, const char *key, struct bound bound);
 
-/* Sends the command, and waits for its reply, which the caller frees. False: there is no reply,
- * and a row says why. */
+/* Sends the command, and waits for its reply, which the caller frees. If there is no reply, adds a
+ * row that says why, and returns false. */
 bool server_ask(struct server *server, const struct redis_command *command, redisReply **reply);
 
-/* doctor/redis_info.c: checks version, role, memory, persistence and replicas, by INFO and CONFIG
- * GET. False: the connection is gone, or it is pointless to continue. */
+/* doctor/redis_info.c: uses INFO and CONFIG GET to check the version, role, memory, persistence and
+ * replicas. Returns false if the server did not reply. */
 bool server_check_info(struct server *server);
 
 /* doctor/redis_access.c: checks that the user may run the commands of dlock's scripts, and may
  * subscribe. Deletes the keys that the check created, if the user may do that. Call this last,
- * because it may leave the connection in tracking mode. False: the connection is gone, or the user
- * may not take a lock. */
+ * because it may leave the connection in tracking mode. Returns false if the check could not be
+ * finished, or if the user may not acquire locks. */
 bool server_check_access(struct server *server);
 
 #endif

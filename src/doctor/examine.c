@@ -21,7 +21,7 @@ static bool unusable(struct findings *findings, int error)
     return false;
 }
 
-/* Adds a row only if there is doubt about the file system. */
+/* Adds no row if the file system is suitable for locks. */
 static bool check_file_system(int fd, struct findings *findings)
 {
     struct fs_type type;

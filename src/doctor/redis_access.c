@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the commands are for. Each purpose has one row, for all its refused commands. */
+/* What the commands are for. All commands with the same purpose share one row. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
 /* The advice for a command that the server has refused. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELD_SIZE = 384 }; /* the field of a replica contains its host's name */
+enum { FIELD_SIZE = 384 }; /* enough for the field of a replica, which contains a host name */
 
 static const char not_in_info[] = "unknown: not in INFO";
 
@@ -271,7 +271,7 @@ static const char *setting(const redisReply *reply)
     return told ? reply->element[1]->str : NULL;
 }
 
-/* Adds a row for a question that was not answered: "unknown: NOPERM ...". */
+/* Adds a row for a value that the server did not report: "unknown: NOPERM ...". */
 static void add_unknown(const char *name, const redisReply *reply, struct findings *findings)
 {
     findings->check = name;

@@ -1,4 +1,5 @@
-/* The checks of one Redis server, which Sentinels or a Cluster may have named. */
+/* The checks of one Redis server: the server in the URL, the master that Sentinels name, or a node
+ * of a Cluster. */
 #include "doctor/doctor_int.h"
 
 #include "redis/socket.h"
@@ -213,8 +214,9 @@ static bool check_tls(struct server *server)
 }
 
 /* Sends the first command on the connection. Its result also shows whether the server accepted the
- * greeting (such as AUTH and CLIENT SETNAME), which is sent before the command. If a proxy hangs up
- * at the greeting, dlock repeats the command without the client's name. */
+ * greeting (such as AUTH and CLIENT SETNAME), which is sent before the command. If a proxy closes
+ * the connection in reply to the greeting, dlock connects again and repeats the command, without
+ * setting the client's name. */
 static bool log_in(struct server *server)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");

@@ -280,8 +280,8 @@ static bool run_step(struct trial *trial, size_t i)
     return result == LOCK_OK;
 }
 
-/* Releases the lock if the party holds it, may hold it because an answer of the store was lost, or
- * is still in the queue. */
+/* Releases the lock if the party holds it, or may hold it because a reply of the store was lost.
+ * Also removes the party from the queue. */
 static void give_back(struct party *party, struct bound bound)
 {
     struct backend *backend = party->backend;
@@ -319,7 +319,7 @@ void doctor_trial(struct backend *holder, struct backend *waiter,
     trial->bound = bound;
     party_init(&trial->holder, holder, request);
     party_init(&trial->waiter, waiter, request);
-    /* so that the waiter looks like another process to a store that compares processes */
+    /* A store that compares processes must not take the waiter for the holder. */
     trial->waiter.request.self.pid_start++;
 
     size_t done = 0;

@@ -139,7 +139,8 @@ static void clear(const struct field *field, void *at)
         set_number(field, at, field->none);
 }
 
-/* Limits times, which another program may have written, so that the sum of two cannot overflow. */
+/* Limits the values of times: another program may have written them, and the sum of two times must
+ * not overflow. */
 static bool parse_number(const struct field *field, void *at, const char *value)
 {
     const int64_t century_ms = DURATION_FOREVER.ns / NS_PER_MS;
@@ -259,8 +260,8 @@ static const struct field *named(const struct fields *fields, const char *name, 
     return NULL;
 }
 
-/* Reads an encoded value of `length` bytes. Unlike field_set(), this never truncates a text,
- * because a truncated token or key would be a different one. */
+/* Reads a percent-encoded value of `length` bytes. Unlike field_set(), rejects a string that is too
+ * long, because a truncated token or key would be a different one. */
 static bool read_value(const struct field *field, void *object, const char *value, size_t length)
 {
     char text[FIELD_TEXT_SIZE];

@@ -30,7 +30,7 @@ enum field_kind {
     FIELD_LENGTH,   /* int64_t, milliseconds; null in JSON if unknown */
     FIELD_TIME,     /* int64_t, wall clock in ms; 0 if unknown */
     FIELD_DURATION, /* struct duration, in whole ms; 0 if unknown */
-    FIELD_DEADLINE, /* struct deadline, in ns on the boot clock of the first time namespace */
+    FIELD_DEADLINE, /* struct deadline, in ns on the boot clock of the initial time namespace */
 };
 
 struct field {
@@ -70,8 +70,8 @@ extern const struct fields past_fields;   /* struct past_run */
 /* Resets each field to its `none` or to "". */
 void fields_clear(const struct fields *fields, void *object);
 
-/* Sets a field to a value that is given as text; "" resets the field. A text that is too long is
- * truncated. False if the value is not valid; the field is then undefined. */
+/* Sets a field to a value that is given as a string; "" resets the field. Truncates a text that is
+ * too long. Returns false if the value is not valid; the field is then undefined. */
 bool field_set(const struct field *field, void *object, const char *value);
 
 /* Appends lines to the text, which has room for `size` bytes and already contains `used` bytes.

@@ -25,7 +25,8 @@
 #define STORE_FORMAT 2
 #endif
 
-/* Sets *why: the lock has this format, which is newer than dlock's own. Returns LOCK_INVALID. */
+/* Sets *why to the message that the lock has this format, which is newer than dlock's own. Returns
+ * LOCK_INVALID. */
 enum lock_result format_newer(struct errmsg *why, int64_t format);
 
 #endif

@@ -9,8 +9,8 @@
 
 /* --- the text ------------------------------------------------------------ */
 
-/* The length in bytes of the first complete rows of the text: at most `most` rows, which together
- * fit into `room` bytes. */
+/* Counts the complete rows at the start of the text that fit into `room` bytes, but no more than
+ * `most` rows. Returns their total length in bytes. */
 static size_t rows_within(const char *text, int most, size_t room)
 {
     size_t length = 0;
@@ -64,8 +64,8 @@ static int shorter_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The percentile by nearest rank: the shortest length that at least `percent` % of the lengths do
- * not exceed. */
+/* Returns a percentile of the sorted lengths by nearest rank: the first length that is at least as
+ * long as `percent` % of them. */
 static int64_t ranked(const int64_t *lengths, int count, int percent)
 {
     return lengths[(count * percent + 99) / 100 - 1];

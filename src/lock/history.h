@@ -33,7 +33,7 @@ void history_typical_of(struct typical *typical, const char *text);
 
 /* An estimate of when a run will end. */
 struct estimate {
-    bool known;      /* false: there were too few runs, and nothing else is set */
+    bool known;      /* false: too few runs for an estimate; ignore the other members */
     bool longer;     /* the run has lasted longer than 90 % of past runs */
     int64_t left_ms; /* until the run ends; -1: unknown */
     int64_t end_ms;  /* end of the run, by the wall clock; 0: unknown */
@@ -58,18 +58,18 @@ const struct past_run *history_longest(const struct history *history);
  * that dlock stops may last slightly longer than its TTL.) */
 bool past_run_was_extended(const struct past_run *run);
 
-/* True if dlock stopped the run, so that its full length is unknown. */
+/* True if dlock stopped the run. In that case, it is unknown how long the run would have taken. */
 bool past_run_was_stopped(const struct past_run *run);
 
-/* True if dlock stopped the run in the first half of its TTL: the lock was lost, and a longer TTL
- * would not have helped. */
+/* True if dlock stopped the run in the first half of its TTL. In that case, the lock was lost, and
+ * a longer TTL would not have helped. */
 bool past_run_was_cut_off(const struct past_run *run);
 
 /* True if the run used more than 80 % of its TTL. */
 bool past_run_is_tight(const struct past_run *run);
 
-/* The TTL to recommend if the longest run lasted longest_ms: twice that time, rounded up to a
- * familiar figure. At most LEASE_MOST. */
+/* The TTL to recommend if the longest run lasted longest_ms: twice that time, rounded up to a usual
+ * value (such as 15 minutes), but at most LEASE_MOST. */
 struct duration history_ttl(int64_t longest_ms);
 
 #endif

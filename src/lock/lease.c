@@ -151,8 +151,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     holder_fill_place(holder);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
-    /* Containers and root's units set neither variable. getpwuid(3) is not used, because it may ask
-     * a directory service at every run. */
+    /* In containers and in root's systemd units, neither variable is set. getpwuid(3) is not used,
+     * because it may ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')
         user = getenv("USER");
@@ -163,7 +163,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     text_copy(holder->command, sizeof holder->command, command != NULL ? command : stat.name);
 }
 
-/* Processes on different hosts or in different pid namespaces may have the same numbers. */
+/* Compares the pid and the start time. Both may be the same for processes on different hosts or in
+ * different pid namespaces. */
 static bool has_same_numbers(const struct holder *a, const struct holder *b)
 {
     return a->pid == b->pid && a->pid_start == b->pid_start;

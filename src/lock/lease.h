@@ -44,7 +44,7 @@ bool lock_mode_parse(const char *name, enum lock_mode *mode);
 enum refusal {
     REFUSED_HELD,   /* the lock is held, or --hold-at-least still keeps others out */
     REFUSED_QUEUED, /* the lock is free, but earlier waiters come first */
-    REFUSED_DONE,   /* a run succeeded within --once-per; its time and host are in the holder */
+    REFUSED_DONE,   /* a run succeeded within --once-per; struct holder has its time and host */
 };
 
 /* The holder of a lock, as stored in records and shown to people. If it was read from a server or a
@@ -61,7 +61,7 @@ struct holder {
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
-    int64_t pid_start;     /* from /proc/PID/stat; a later process with this pid starts later */
+    int64_t pid_start;     /* start time, from /proc/PID/stat; the pid alone may be reused */
     int64_t pid_space;     /* proc_pid_space() of the process that reported the pid; 0: unknown */
     char take_id[TOKEN_SIZE]; /* id of the request that acquired the lock; "": unknown */
     char host[256];
@@ -80,13 +80,13 @@ struct lock_request {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* unique to this run; a token may be reused, if a user chose it */
+    const char *take_id; /* unique to this run, unlike a token that a user has chosen */
     struct duration ttl;
     /* The end of the lease, if other servers of a quorum have already granted the lease. This time
      * also limits the TTL that is sent. 0: the lease is new. */
     struct deadline end;
     struct duration hold_at_least; /* how long others are kept out, even after a release */
-    struct duration once_per;      /* refuse if the last success began within this time; 0: never */
+    struct duration once_per;      /* refuse if a success began more recently than this; 0: never */
     struct duration remember;      /* how long to remember the run; 0: not at all */
     enum lock_mode mode;
     int slots;     /* number of slots, for MODE_SLOTS */
@@ -97,7 +97,7 @@ struct lock_request {
      * timeout. */
     bool last;
     struct duration waited; /* how long the caller has waited so far */
-    int64_t fence; /* the lease's fencing token (if `end` is set), a quorum's proposal, or 0 */
+    int64_t fence; /* fencing token that a quorum proposes or, if `end` is set, has chosen; or 0 */
     struct holder self;
 };
 
@@ -118,7 +118,7 @@ struct lease {
     /* The deadline as last set. `deadline` is earlier if the store's clock was set forward. */
     struct deadline granted;
     int64_t end_ms;       /* end of the lease by the store's clock, as last set; 0: unknown */
-    struct deadline hold; /* until then, --hold-at-least keeps others out; in the past: no hold */
+    struct deadline hold; /* --hold-at-least keeps others out until this time (may be past) */
     int64_t began_ms;     /* start of the run (wall clock): when we learned that we had the lock */
     /* The lease ended or was lost before the command ended. The release counts this as a loss. */
     bool lost;
@@ -141,8 +141,8 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
  * or, if that is negative, a tenth of `set` (the length of the lease), but at most 10 s. */
 struct duration lease_grace(struct duration set, struct duration given);
 
-/* True if `set` is close to the TTL with which the lease was acquired. The two may differ slightly,
- * because a check reports what is left of the lease some time after the extension. */
+/* True if `set` is close to the TTL with which the lease was acquired. Ignores a small difference:
+ * if another client has extended the lease, `set` is what was left of it at the next check. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
@@ -162,8 +162,8 @@ bool lease_as_good_as_over(const struct lease *lease);
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
                  struct duration left, int64_t end_ms);
 
-/* Extends the lease in memory, after the store, asked at `before`, has promised to keep the lock
- * for at least `least`. */
+/* Extends the lease in memory. Call this after the store has promised, in reply to a request sent
+ * at `before`, to keep the lock for at least `least`. */
 void lease_extend(struct lease *lease, struct deadline before, struct duration least);
 
 /* Lets the lease end no later than `end`. */
@@ -191,7 +191,8 @@ bool holder_is_near(const struct holder *holder, const struct holder *self);
 /* Whether the holder's process is alive. */
 enum process_life holder_life(const struct holder *holder);
 
-/* Like holder_life(), but PROCESS_UNKNOWN if no process still has to release the lock. */
+/* Like holder_life(), but returns PROCESS_UNKNOWN if the holder's process does not matter: the lock
+ * was acquired with --acquire, is kept only by --hold-at-least, or is free. */
 enum process_life holder_life_held(const struct holder *holder);
 
 /* True if the holder is the process `self`. */

@@ -150,8 +150,8 @@ bool token_valid(const char *token, struct errmsg *why)
             return false;
         }
     }
-    /* A token must not equal this value, which the lock's key in Redis has while holders share the
-     * lock. */
+    /* In Redis, the value of a shared lock's key begins with this text, so no token may begin with
+     * it. */
     static const char shared[] = "dlock:shared";
     if (strncmp(token, shared, strlen(shared)) == 0) {
         errmsg_set(why, "this text is reserved for shared locks and cannot be an owner token");

@@ -9,16 +9,16 @@
 #include <stddef.h>
 
 enum {
-    LOCK_NAME_MAX = 1024, /* in bytes; also the longest prefix */
+    LOCK_NAME_MAX = 1024, /* in bytes; the same limit applies to the prefix */
     LOCK_KEY_SIZE = 2 * LOCK_NAME_MAX + 16,
 };
 
-/* True if the name is 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false,
- * and *why is a text that starts with `what` (such as "the lock name"). */
+/* True if the name is 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise sets
+ * *why to a message that begins with `what` (such as "the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
-/* Sets key to PREFIX followed by NAME. The key has room for both, because each has passed
- * lock_name_valid(), except that the prefix may be empty. */
+/* Sets key to PREFIX followed by NAME. The key has room for both, because lock_name_valid() limits
+ * the length of each. */
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
 /* A companion is an additional key of a lock, for the data `part` (such as "meta"). Makes the
@@ -38,9 +38,9 @@ void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key);
 
 enum { LOCK_NAME_DIGEST_SIZE = 64 + 1 };
 
-/* SHA-256 of the name's bytes (FIPS 180-4), or HMAC-SHA-256 with the secret if there is one (RFC
- * 2104), in lower-case hexadecimal. LOCK_OK; LOCK_INVALID: this host has no OpenSSL;
- * LOCK_SYSTEM. */
+/* Writes the SHA-256 of the name (FIPS 180-4) or, if there is a secret, its HMAC-SHA-256 (RFC
+ * 2104), in lower-case hexadecimal. Returns LOCK_OK, LOCK_INVALID if this host has no OpenSSL, or
+ * LOCK_SYSTEM if OpenSSL has no SHA-256. */
 enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char *name,
                                   const struct secret *secret, struct errmsg *why);
 

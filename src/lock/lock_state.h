@@ -48,7 +48,7 @@ struct lock_waiter {
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool unusable; /* another program uses the lock's keys; nothing else is known */
-    int64_t newer; /* the lock's format, if dlock is too old for it (nothing else is known); or 0 */
+    int64_t newer; /* the format if it is newer than ours (nothing else is known then); or 0 */
     bool locked;
     enum lock_mode mode;       /* MODE_EXCLUSIVE if free, or held by a client that is not dlock */
     int slots;                 /* number of slots, for MODE_SLOTS; otherwise 0 */
@@ -65,21 +65,22 @@ struct lock_state {
     struct run_memory memory; /* a run whose lease has ended without a release counts as lost */
 };
 
-/* Writes the caller of --force-release or --pause, as "USER@HOST". */
+/* Writes the user and host of this process, as "USER@HOST", for --force-release and --pause. */
 void lock_forcer(char text[FORCER_SIZE]);
 
-/* Sets the message that `by` ("USER@HOST") took the lock away. */
+/* Sets *why to the message that `by` ("USER@HOST") took the lock away with --force-release. */
 void lock_forced(struct errmsg *why, const char *by);
 
-/* Makes room for `count` empty owners. False if memory is short. */
+/* Initializes the state with `count` owners, whose details the caller fills in. Returns false if
+ * memory is short. */
 bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 
 /* Frees what the state points to, and resets the state. */
 void lock_state_free(struct lock_state *state);
 
-/* Converts `looked`, the result of reading the state of a lock, for a list. LOCK_INVALID becomes
- * LOCK_OK if the lock is unusable, or has a newer format than dlock's own, because lists also show
- * such locks. */
+/* `looked` is the result of reading the state of a lock for a list. If the lock is unusable, or has
+ * a newer format than dlock's own, returns LOCK_OK instead of LOCK_INVALID, so that the list goes
+ * on. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 

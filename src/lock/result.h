@@ -63,7 +63,7 @@ static inline enum lock_result file_error_result(int error)
     switch (error) {
     case EACCES:
     case EPERM:
-    case ELOOP: /* a link, though O_NOFOLLOW was given */ return LOCK_REFUSED;
+    case ELOOP: /* O_NOFOLLOW was given, but the file is a symbolic link */ return LOCK_REFUSED;
     case EMFILE:
     case ENFILE:
     case ENOMEM: return LOCK_SYSTEM;

@@ -23,7 +23,7 @@ enum run_how {
 struct run_end {
     enum run_how how;
     int code;         /* for RUN_STATUS and RUN_SIGNAL */
-    int64_t ended_ms; /* wall clock; 0: unknown, or "now" in a request to release */
+    int64_t ended_ms; /* wall clock; 0: unknown; in a release request, 0 means "now" */
 };
 
 struct run_record {
@@ -45,8 +45,8 @@ struct past_run {
     char host[65];
 };
 
-/* The history is a text with a line for each of the last runs: a row of struct past_run
- * (lock/fields.h). The run that ended last comes first. */
+/* The history is text with one line per recent run, most recently ended first. Each line holds the
+ * fields of a struct past_run (lock/fields.h). */
 enum { HISTORY_MOST = 32, HISTORY_SIZE = HISTORY_MOST * 120 };
 
 /* How long the successes in the history took. */
@@ -57,7 +57,7 @@ struct typical {
 
 struct run_memory {
     struct run_record last, success; /* end.how is RUN_NONE if no such run is known */
-    int64_t failures;      /* failures in a row; a RUN_ENDED neither counts nor ends the series */
+    int64_t failures;      /* failures in a row; RUN_ENDED is neither failure nor success */
     int64_t runs, skipped; /* since the last success */
     /* --once-per needs `success` until this time (wall clock). Only lock directories keep it. */
     int64_t needed_until_ms;
@@ -67,13 +67,13 @@ struct run_memory {
 /* True if the run ended with status 0. */
 bool run_is_success(const struct run_end *end);
 
-/* Adds a run that has ended, as the last run. If two successful runs shared the lock, the last
- * success is the run that began later, even if it ended first. The other run only ends a series of
- * failures. */
+/* Records a run that has ended: it becomes the last run. A success ends a series of failures. It
+ * also becomes the last success, unless a run that began later has already succeeded (runs that
+ * share a lock can overlap). */
 void run_memory_add(struct run_memory *memory, const struct run_record *run);
 
-/* For --once-per: true if the last success began less than `within` ago, by the wall clock. If the
- * start seems to be in the future, because a clock is wrong, its distance from now counts. */
+/* For --once-per: true if the last success began less than `within` ago, by the wall clock. A start
+ * in the future, which a wrong clock can cause, counts as if it were equally far in the past. */
 bool run_began_within(const struct run_memory *memory, struct duration within);
 
 /* For --ran-within: like run_began_within(), but for the end of the last success. */
