@@ -1,9 +1,10 @@
-/* A waiter requests the lock again when the store sends a notification, when a change that the
- * store announced is due and, in case a notification is lost, at a jittered interval that grows.
+/* A waiter requests the lock again when the store sends a notification, or when a change that the
+ * store announced is due. A notification may be lost on its way, so the waiter also requests the
+ * lock at growing intervals with jitter.
  *
- * No notification is missed, whether it comes before, during or after the moment at which the
- * waiter falls asleep. A notification keeps the store's descriptor (struct call) readable until
- * listen() reads the notification, and each pause starts with listen(). */
+ * A waiter does not miss a notification that arrives, even if it arrives just before the waiter
+ * falls asleep: the store's descriptor (struct call) stays readable until listen() reads the
+ * notification, and each pause starts with listen(). */
 #include "run/acquisition.h"
 #include "run/outer.h"
 #include "run/retry.h"
@@ -19,9 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long dlock tries to release a lock that it may have acquired without knowing, and how long it
- * tries to leave a queue. If dlock fails to leave, the store eventually notices that the waiter is
- * gone. */
+/* How long dlock tries to release a lock that it may have acquired without knowing it, and how long
+ * it tries to leave a queue. If dlock cannot leave the queue, the store eventually notices that the
+ * waiter is gone. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 
 /* How long dlock -n waits for a guard of --attach (the process that holds the lock of a script) to
@@ -35,10 +36,10 @@ static const struct duration guard_limit = {500 * NS_PER_MS};
  * requests may come earlier than this average allows, but by notice_burst at most. */
 static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
-/* How long dlock retries a release; after that the lease expires by itself. No attempt starts in
- * the last release_interval of this time, because the server would have too little time to answer.
- * dlock would then report that the server did not answer, instead of the reason that the server
- * gave in an earlier attempt. */
+/* How long dlock keeps trying to release a lock. After that, the lock stays held until its lease
+ * ends. No attempt starts in the last release_interval of this time: the server would have too
+ * little time to answer, and dlock would report the missing answer instead of the error that the
+ * server reported in an earlier attempt. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
 /* Limits for a release after the end of the lease, when the release matters little because the lock
@@ -82,8 +83,8 @@ int acquisition_close(struct acquisition *lock, int status)
 
 struct wait {
     struct acquisition *lock;
-    struct lock_request request; /* lock->request, with `waits`, `waited` and `last` set for this
-                                  * try */
+    struct lock_request request; /* a copy of lock->request; `waits`, `waited` and `last` may change
+                                  * with each try */
     bool waits;                  /* false: -n */
     struct retries tries;        /* tries.end is the end of the wait */
     struct deadline start;
@@ -113,20 +114,20 @@ bool acquisition_is_for_us(const struct acquisition *lock)
     return pid == getpid() || pid == getppid();
 }
 
-/* True if this process runs under the holder's lock: the holder is an ancestor, or is this process
- * itself, which was a script that held the lock and then replaced itself with dlock (exec dlock).
+/* True if this process runs under the holder's lock. The holder is then an ancestor, or this
+ * process itself: a script that holds a lock may replace itself with dlock (exec dlock).
  *
- * False if the holder is an earlier request of this process that was granted too late (gave_back)
- * and whose release did not reach the store. dlock must wait until that lease ends. (The store
- * granted that request, so this process did not hold the lock as a script.) The times of the
- * requests do not distinguish the two cases, because clocks may be set. */
+ * False if this process is the holder only because the store granted an earlier request too late,
+ * and dlock's release of that lease (gave_back) did not reach the store. In that case, dlock must
+ * wait until the lease ends. gave_back is enough to recognize this case: the store would not have
+ * granted the request if this process had held the lock before, as a script. */
 static bool is_ancestor(struct acquisition *lock, const struct holder *holder)
 {
     const struct holder *self = &lock->request.self;
     struct pids *ancestors = &lock->ancestors;
 
-    /* A process never gets a new ancestor, but an ancestor may end. So the list can only prove that
-     * a process is not an ancestor. */
+    /* The list may be out of date: an ancestor may have ended, but a process never gets a new
+     * ancestor. So the list can only prove that a process is not an ancestor. */
     if (ancestors->count == 0 && !proc_list_ancestors(self->pid, ancestors))
         ancestors->count = 0; /* the ancestors are listed again at the next refusal */
     if (ancestors->count > 0 && !pids_has(ancestors, holder->pid))
@@ -221,12 +222,13 @@ static bool is_over(const struct wait *wait)
     return !deadline_before(wait->tried, wait->tries.end);
 }
 
-/* True if dlock -n must request the lock again, this time as a waiter. This is so if the holder has
- * ended, because the guard of --attach, which holds the lock for the holder, may be about to
- * release it. If the holder of a --lock-file is unknown, the holder may be a guard. In that case,
- * dlock waits if any guard has yet to release the lock of a process that has ended. If there is no
- * such guard, dlock requests the lock only once more, because the guard may have released the lock
- * meanwhile. */
+/* True if dlock -n must request the lock again, this time as a waiter, because a guard of --attach
+ * (the process that holds the lock of a script) may be about to release the lock:
+ *   the holder has ended -> dlock waits for its guard, for guard_limit at most
+ *   the holder of a --lock-file is unknown, and some script has ended whose guard has not released
+ *     its lock yet -> dlock waits for that guard in the same way
+ *   the holder of a --lock-file is unknown, and there is no such guard -> dlock requests the lock
+ *     only once more, because a guard may just have released it */
 static bool wait_for_guard(struct wait *wait)
 {
     const struct holder *holder = &wait->holder;
@@ -254,7 +256,8 @@ static enum lock_result wait_for_holder(struct wait *wait)
 
 /* --- taking ---------------------------------------------------------------- */
 
-/* Releases a lock under which nothing was done, within `limit`. Ignores --hold-at-least. */
+/* Tries for at most `limit` to release a lock under which nothing was run. Ignores
+ * --hold-at-least. */
 static enum lock_result give_up(struct backend *backend, struct lease *lease, struct duration limit)
 {
     struct errmsg ignored;
@@ -294,8 +297,8 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     struct backend *backend = lock->backend;
 
     wait->tried = deadline_now();
-    /* If dlock -n now waits for a guard, the store has already counted its first request as
-     * refused, and must not count this request too. */
+    /* dlock -n requests the lock again only to wait for a guard (wait_for_guard()). The store has
+     * already counted the first request as refused, and must not count another one. */
     wait->request.last = is_over(wait) && wait->request.waits == wait->waits;
     if (wait->request.waits) /* with -n, the time went by before the store answered */
         wait->request.waited = deadline_gap(wait->start, wait->tried);
@@ -307,16 +310,17 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
     (void)give_up(backend, &lock->lease, abandon_limit);
     lock->gave_back = true;
     token_make(lock->take_id);
-    /* One try took all the time: this process was frozen or slow, and the store was not down. */
+    /* If the first try outlasted the lease, this process was frozen or slow, and the store was not
+     * down. So the time for further tries starts only now. */
     if (wait->tries.count == 1)
         wait->tries.since = deadline_now();
     return errmsg_fail(why, LOCK_UNAVAILABLE,
                        "the lock was acquired, but its lease ended before the answer arrived");
 }
 
-/* Waits for the lock in this store. If the result is not LOCK_OK, dlock has left the queue and
- * released any lock that it may have acquired, unless the store could not be reached. Returns a
- * result of the backend's take(); LOCK_HELD: the wait is over, or would never end. */
+/* Waits for the lock in this store. Returns a result of the backend's take(); LOCK_HELD means that
+ * the wait is over, or would never end. If the result is not LOCK_OK, dlock has left the queue and
+ * released any lock that it may have acquired, unless the store could not be reached. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
     struct acquisition *lock = wait->lock;
@@ -325,7 +329,7 @@ static enum lock_result wait_in_store(struct wait *wait)
     wait->interval = lock->backend->poll_least;
     wait->request.waits = wait->waits;
     wait->tries.end = lock->waits_forever ? DEADLINE_NEVER : deadline_plus(wait->start, lock->wait);
-    if (wait->waits) /* -n makes one try, which has no time limit here */
+    if (wait->waits) /* the only try of -n has no time limit */
         wait->tries.limit = wait->tries.end;
     for (bool again = true; again;) {
         result = retry(&wait->tries, take, wait, &wait->why);
@@ -504,27 +508,27 @@ struct release {
     struct acquisition *lock;
     struct retries tries;
     struct deadline limit;
-    struct errmsg failure; /* of the last try that failed */
+    struct errmsg failure; /* why the last unsuccessful try failed */
 };
 
-/* Signals from before the release were for the command (acquisition_release() discards them). The
- * sender of a later signal does not want to wait for a store that is down.
- *
- * Orders of such a signal and the release:
- *   between two tries -> no try follows
- *   during a try -> dlock gives up the try, because the server hangs. But the answer may be on its
- *     way, so one more try follows, over another connection, for under_way_limit at most
+/* Makes one try to release the lock. acquisition_release() has discarded all earlier signals,
+ * because they were meant for the command. If a signal comes during the release, its sender does
+ * not want to wait for a store that is down:
+ *   the signal comes between two tries -> dlock makes no further try
+ *   the signal comes during a try -> dlock gives up the try, because the server hangs. But the
+ *     answer may be on its way, so dlock makes one more try, over another connection, for
+ *     under_way_limit at most
  *   in both cases -> the lock lasts until its lease ends, unless one of the tries has released it
  *
- * Orders of the lease's end and the release:
+ * What a try may find at the end of the lease:
  *   the lock is gone, and the lease has not ended -> the lock was lost
  *   the lease has ended by the store's clock, but not by this host's clock -> the store's clock is
  *     ahead, and others could acquire the lock while the command ran: the lock was lost
- *   the lease ended by both clocks before the release arrived -> the lock was not lost. The
- *     result is LOCK_ENDED. If an earlier try failed, that failure is why the lock was not
+ *   the lease ended by both clocks before the release arrived -> the lock was not lost, and the
+ *     result is LOCK_ENDED. But if an earlier try failed, that failure is why the lock was not
  *     released, and the result is LOCK_UNAVAILABLE
- *   the server hangs until this process has ended -> the server still carries out the last try,
- *     and so remembers the run */
+ *   the server hangs until this process has ended -> the server still carries out the last try
+ *     later, and so remembers the run */
 static enum lock_result release_once(void *data, struct bound bound, struct errmsg *why)
 {
     struct release *release = data;

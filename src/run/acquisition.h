@@ -24,12 +24,12 @@ struct acquisition {
     struct messages *out;
     const char *undone; /* says in failure messages what was not done: "the command was not run" */
     char key[LOCK_KEY_SIZE];
-    struct lock_request request; /* all members except those that acquisition_open() sets */
+    struct lock_request request; /* acquisition_open() sets key, token, take_id and self */
     struct awaited_lock awaited;
     bool waits_forever;
     struct duration wait;      /* the longest wait; 0 (-n): dlock waits only for a guard of
                                 * --attach, and only briefly */
-    struct duration retry_for; /* how long dlock retries a store that is down, within `wait` */
+    struct duration retry_for; /* how long to try to reach a store that is down, within `wait` */
     int conflict_status;
     const char *lock_dir; /* NULL: the default */
     /* Opens the store that replaces an unreachable Redis; NULL: there is no such store. */
@@ -58,10 +58,11 @@ struct acquisition {
     struct progress view;
 };
 
-/* Opens lock->signals and completes the request. The owner token is `owner`, or a new one if
- * `owner` is NULL. The holder is the process `pid` (0: this process), and its command is shown as
- * `command` (NULL: the process's own name). False: the failure has been reported, and *status is
- * the exit status. After true, call acquisition_close(). */
+/* Opens lock->signals, and sets the owner token and the holder in lock->request. The owner token is
+ * `owner`, or a new one if `owner` is NULL. The holder is the process `pid` (0: this process), and
+ * its command is shown as `command` (NULL: the name of that process). Returns false if this failed:
+ * the failure has been reported, and *status is the exit status. After true, call
+ * acquisition_close(). */
 bool acquisition_open(struct acquisition *lock, const char *owner, const char *command, pid_t pid,
                       int *status);
 
@@ -91,7 +92,7 @@ enum lock_result acquisition_release(struct acquisition *lock, struct errmsg *wh
 void acquisition_say_released(const struct acquisition *lock, enum lock_result result,
                               const struct errmsg *why);
 
-/* Releases a lock under which nothing was done, and reports `text` as the failure. Returns
+/* Releases a lock under which nothing was run, and reports `text` as the failure. Returns
  * `status`. */
 int acquisition_give_back(struct acquisition *lock, enum failure failure, int status,
                           const char *text);

@@ -1,6 +1,6 @@
 /* The target is the process that the lock is attached to. The guard is the process that holds the
- * lock after dlock has exited. The two processes that use the backend (the lock file or the
- * connection to Redis), one after the other:
+ * lock after dlock has exited. dlock and the guard use the backend (the lock file or the connection
+ * to Redis) one after the other:
  *
  *   dlock   until the fork. dlock uses the backend again if the guard reports through the
  *           pipe that it cannot watch the target, or ends without a report.
@@ -8,9 +8,9 @@
  *           does not even close it, because a file lock belongs to the open file, which the
  *           guard shares with dlock.
  *
- * Orders at the start:
+ * Possible orders of events at the start:
  *   1. The guard reports that it is watching -> dlock exits with status 0.
- *   2. The guard cannot watch -> it reports why before its watch thread has used the
+ *   2. The guard cannot watch the target -> it reports why before its watch thread has used the
  *      backend -> dlock releases the lock.
  *   3. Before the report, the guard is killed, a signal comes to dlock, or the lease
  *      ends -> dlock kills the guard and releases the lock.
@@ -20,7 +20,7 @@
  *      target lives. If the target is the caller, and exits when dlock fails (`dlock ... || exit`),
  *      the guard then releases the lock.
  *
- * Orders at the end:
+ * Possible orders of events at the end:
  *   1. The target ends first -> the guard releases the lock at once, even if descendants of the
  *      target are still running. A dlock -n that requests the lock before the release finds a
  *      holder that has ended, and waits a moment for the guard (run/acquisition.c).
@@ -34,7 +34,7 @@
  *      lease. The lock expires by itself; a file lock is free at once.
  *
  * The target is the process that called dlock, or the process that --attach=PID names. The
- * caller may end at any time, and its pid may then be given to another process. Orders:
+ * caller may end at any time, and its pid may then be given to another process:
  *
  *   the caller ends before getppid() -> dlock's parent is now pid 1, which dlock accepts only as
  *       --attach=1, or a subreaper (a service manager), which is in another session than dlock
@@ -217,13 +217,13 @@ static bool attend_target(void *data)
         supervision->fds[0] = -1;
         supervision->due = deadline_after(look_interval);
     }
-    return supervision->end.released; /* supervise() then returns at once */
+    return supervision->end.released; /* after a release, supervise() must return at once */
 }
 
 /* --- the guard ----------------------------------------------------------- */
 
-/* Reports to dlock, in one write, why the guard cannot watch. An empty text means that the guard is
- * watching. False if dlock does not read the pipe any more. */
+/* Reports to dlock, in one write, why the guard cannot watch the target. An empty text means that
+ * the guard is watching the target. False if dlock does not read the pipe any more. */
 static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
@@ -257,8 +257,8 @@ static void note_attachment(struct guard *guard)
                     why.text);
 }
 
-/* Prepares the guard and starts the watch thread. False with *why set: the watch thread has not
- * used the backend. */
+/* Prepares the guard and starts the watch thread. On failure, returns false with *why set; the
+ * watch thread has not used the backend in that case, so dlock can use it again. */
 static bool prepare(struct guard *guard, const struct attach_plan *plan, struct errmsg *why)
 {
     struct acquisition *lock = guard->lock;
@@ -268,8 +268,8 @@ static bool prepare(struct guard *guard, const struct attach_plan *plan, struct 
         return errmsg_fail(why, false, "cannot leave the caller's session: %s", strerror(errno));
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
-    /* The guard blocks all signals and does not read them. A signal to dlock must not cut short the
-     * release of the lock by the guard. */
+    /* The guard blocks all signals and does not read them, because a signal that was meant for
+     * dlock must not cut short the guard's release of the lock. */
     fd_close(&lock->cancel_fd);
     fd_close(&lock->signals.fd);
 
@@ -327,7 +327,7 @@ __attribute__((noreturn)) static void guard_lock(struct guard *guard,
     if (wanted)
         supervise(&guard->supervision);
     else {
-        lock->lease.hold = deadline_now(); /* nothing was done under the lock */
+        lock->lease.hold = deadline_now(); /* nothing was run, so release the lock at once */
         (void)watch_take(&guard->supervision.watch);
     }
     attach_record_close(&guard->attached, guard->supervision.end.released);

@@ -46,7 +46,7 @@ struct expiry_plan {
 struct expiry {
     /* Set by the caller: */
     const struct messages *out;
-    struct lease *lease; /* its deadline is updated when the watch thread learns a new one */
+    struct lease *lease; /* its deadline is updated when the watch thread reports a new one */
     struct worker worker;
     struct expiry_plan plan;
     /* The time of the worker's last heartbeat or, before the first one, of the acquisition. 0: the
@@ -55,7 +55,7 @@ struct expiry {
     struct watch_state state; /* the last state that was read from the watch thread */
     /* Results for the caller: */
     enum stop_phase phase;
-    bool released; /* released with the owner token: the worker runs on without the lock */
+    bool released; /* the lock was released with its owner token, and the worker runs on */
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
     /* Private to run/expiry.c: */
@@ -66,8 +66,8 @@ struct expiry {
     bool warned; /* the user was warned that 90 % of the lease has passed */
 };
 
-/* Sets end->state from the lease. The caller must first set the members that are listed as set by
- * the caller. */
+/* Sets end->state from the lease. Before the call, set those members that are marked "Set by the
+ * caller" in struct expiry. */
 void expiry_init(struct expiry *end);
 
 /* Warns the user, or stops or kills the worker, as the boot clock and end->state require now. The

@@ -24,9 +24,9 @@
  * A guard, the process that holds the lock of --attach, keeps its file locked (flock(2)) for as
  * long as the guard lives, and gives the file this name only when the line is complete. So if
  * another process can lock the file, the guard has ended. The file stays as long as the target
- * lives. If the target then runs dlock --release without a name, the file shows that the lock that
- * has ended is meant, and not an outer lock. After the end of the target, the next process that
- * finds the file removes it:
+ * lives, even if the lock has ended earlier: when the target runs dlock --release without a name,
+ * the file shows that this lock is meant, and not an outer lock. After the end of the target, the
+ * next process that finds the file removes it:
  *   two processes find the file at once -> both may lock it (LOCK_SH), and both unlink it; its
  *                    name is not used again, so neither removes another file
  *   the lock was released, and the target lives on -> the guard leaves the file; if several
@@ -120,8 +120,9 @@ bool outer_has_dlock(pid_t self)
     return !proc_stat_read(0, &own) || next_dlock(&at, &own);
 }
 
-/* An ancestor dlock that has these lines in its own environment has inherited them. One that does
- * not have them has added them. */
+/* The environment of a dlock contains the lines that this dlock has inherited, but not the line
+ * that it adds for its command. So an ancestor dlock has added the line in question if some
+ * ancestor dlock lacks `lines`, the lines up to and including that one. */
 bool held_added_by_ancestor(const char *end)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -210,8 +211,8 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* True if the list already has an ended lock that was attached to this process. One such record is
- * enough. */
+/* True if the list already has a lock that was attached to the process `pid` and has ended. The
+ * list needs only one such lock for each process. */
 static bool has_ended_one(const struct outer_locks *locks, pid_t pid)
 {
     for (size_t i = 0; i < locks->count; i++)
@@ -251,7 +252,8 @@ static bool add_record(struct outer_locks *locks, int fd, pid_t pid, bool ended)
     return !over;
 }
 
-/* Ignores the records of other users. */
+/* Adds the lock of this record if the lock is attached to this process or an ancestor.
+ * Removes the file of a record that is no longer needed. Ignores the records of other users. */
 static void look_at_record(struct outer_locks *locks, int dir_fd, const char *name)
 {
     struct stat status;
@@ -268,7 +270,8 @@ static void look_at_record(struct outer_locks *locks, int dir_fd, const char *na
     close(fd);
 }
 
-/* Skips a directory that belongs to another user, because it may have any number of files. */
+/* Looks at all records in a directory. Skips a directory that belongs to another user, because it
+ * may have any number of files. */
 static void search_dir(struct outer_locks *locks, const char *path)
 {
     struct stat status;
@@ -292,7 +295,8 @@ void outer_read_attached(struct outer_locks *locks, const char *lock_dir)
 
     if (lock_dir != NULL)
         search_dir(locks, lock_dir);
-    /* The guard may have used another default directory than dlock would use now. */
+    /* Searches all default directories, because the guard may have used a different one than dlock
+     * would use now. */
     for (enum lock_dir_place place = 0; lock_dir == NULL && place < LOCK_DIR_GIVEN; place++) {
         lock_dir_default(place, path, sizeof path);
         search_dir(locks, path);
@@ -391,7 +395,7 @@ void outer_export(struct environment *environment, const struct lease *lease, co
     wall_format(wall_at_ms(lease->deadline), expires, sizeof expires);
     environment_set(environment, "DLOCK_EXPIRES_AT", expires);
     snprintf(number, sizeof number, "%d", lease->slot);
-    /* An outer lock's slot does not apply to this lock. */
+    /* If this lock has no slot, removes DLOCK_SLOT, which may be the slot of an outer lock. */
     environment_set(environment, "DLOCK_SLOT", lease->slot >= 0 ? number : NULL);
     export_held(environment, lease, where);
 }
@@ -407,8 +411,8 @@ static NOT_INLINED bool write_line(const struct attach_record *attached, struct 
 
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
         outside += held_next(&at, &other);
-    /* A store that does not fit into the line is left out. A dlock that reads the line finds such a
-     * store only through its configuration. */
+    /* If the name of the store does not fit into the line, it is left out. A dlock that reads the
+     * line can then find the store only if its own configuration names that store. */
     int where_length = (int)(strlen(where) <= WHERE_MOST ? strlen(where) : strcspn(where, "?"));
     int length =
         snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %.*s %s %s %s\n",

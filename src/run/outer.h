@@ -23,7 +23,7 @@ struct held {
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
     char key[LOCK_KEY_SIZE];
-    size_t depth;      /* larger for a lock further inside: see outer_read() in run/outer.c */
+    size_t depth;      /* larger for an inner lock: see outer_read() in run/outer.c */
     int64_t boot_ns;   /* when the lock was attached; 0: the lock is from DLOCK_HELD */
     pid_t attached_to; /* the pid of the target of --attach; 0: the lock is from DLOCK_HELD */
     bool ended;        /* the lock's guard has ended, usually because the lock was released */
@@ -51,19 +51,19 @@ struct outer_locks {
 bool outer_read(struct outer_locks *locks, const char *lock_dir);
 void outer_free(struct outer_locks *locks);
 
-/* Adds only the locks that are attached to this process or an ancestor; lock_dir as in
- * outer_read(). */
+/* Adds the locks that are attached to this process or an ancestor to the list in *locks. lock_dir
+ * is as in outer_read(). */
 void outer_read_attached(struct outer_locks *locks, const char *lock_dir);
 
 /* True if a process with an attached lock has ended, but the guard has not released that lock
  * yet. */
 bool outer_is_ending(const char *lock_dir);
 
-/* Asks the store whether the lock of a line of DLOCK_HELD is still held. LOCK_OK: the run that the
- * line names still holds the lock `key`, and *lease is what the store reports. (If the backend has
- * only one lock, the key in the line may differ.) LOCK_GONE: the line is about another lock.
- * Otherwise, returns a result of backend->check(), which says why the store does not confirm the
- * lock: for example, the lock has ended or is on another server. */
+/* Asks the store whether the lock that *held describes is still held. Returns LOCK_OK if it is
+ * held, and sets *lease to what the store reports. Returns LOCK_GONE if *held describes a lock with
+ * another key or in another kind of store. (The key is ignored if the backend has only one lock.)
+ * Any other result comes from backend->check(), and says why the store does not confirm the lock:
+ * for example, the lock has ended or is on another server. */
 enum lock_result outer_check(struct backend *backend, const char *key, const struct held *held,
                              struct lease *lease, struct bound bound, struct errmsg *why);
 

@@ -51,11 +51,11 @@ enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadli
     return LOCK_OK;
 }
 
-/* The bound of one attempt, in addition to the connection's own limit. The attempt should end when
- * the wait ends (tries->limit) or when `retry_for` is over. But each attempt gets at least a
- * second, because otherwise dlock would report a working store as unreachable in the last attempt,
- * or with a short --wait. If `retry_for` is 0, dlock makes one attempt, and `retry_for` does not
- * limit its time. */
+/* The time limit of one attempt; the connection has its own limit as well. An attempt should end
+ * when the wait ends (tries->limit) or when `retry_for` is over. But each attempt gets at least a
+ * second: otherwise the last attempt, or the only one with a short --wait, could be too short, and
+ * dlock would report a working store as unreachable. If `retry_for` is 0, dlock makes one attempt,
+ * and `retry_for` does not limit the time of that attempt. */
 static struct bound try_bound(const struct retries *tries)
 {
     struct deadline second = deadline_after(DURATION_S(1)), until = tries->limit;

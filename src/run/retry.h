@@ -25,15 +25,16 @@ struct retries {
 
 /* Waits until `until`, or until news_fd (-1: none) is readable. Uses a timer on the boot clock,
  * because the timeout of poll(2) stops while the system is suspended: after a suspend, dlock would
- * wait for the rest of the timeout, even if the lock had become free. Returns LOCK_OK or
- * LOCK_CANCELLED. */
+ * wait for the rest of the timeout, even if the lock had become free. Returns LOCK_OK, or
+ * LOCK_CANCELLED if tries->cancel_fd is readable. */
 enum lock_result retries_sleep(struct retries *tries, int news_fd, struct deadline until);
 
 /* Returns settings with the usual pauses and with no limit except `retry_for`. */
 struct retries retries_for(struct duration retry_for, int cancel_fd);
 void retries_close(struct retries *tries);
 
-/* One try, within its bound. LOCK_UNAVAILABLE with *why set: the store is down. */
+/* Makes one try, which must end within `bound`. Returns LOCK_UNAVAILABLE with *why set if the store
+ * is down. */
 typedef enum lock_result attempt(void *data, struct bound bound, struct errmsg *why);
 
 /* Calls ask() until it returns something other than LOCK_UNAVAILABLE, and returns that result.

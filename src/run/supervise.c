@@ -8,7 +8,8 @@
  *   the deadline  this thread, by a timer on the boot clock, which fires at once after a suspend
  *                 that outlasted the deadline. A watch thread that hangs on a network does not
  *                 delay a stop.
- *   the verdict   the watch thread; this thread reads it when news_fd is readable.
+ *   the verdict   the watch thread decides whether the lock is still held; this thread reads the
+ *                 verdict when news_fd is readable.
  *
  * Each iteration of the loop takes these steps in this order, whatever has woken the loop:
  *
@@ -21,7 +22,7 @@
  *   4. The loop waits for the next event, unless step 3 has learnt that a child has changed its
  *      state. That may have happened after step 1, so the next iteration starts at once.
  *
- * Orders in which the worker and the lease can end:
+ * Possible orders in which the worker and the lease end:
  *
  *   the worker ends first -> the loop ends, whatever the worker has left behind.
  *   the lease ends or is lost first -> the worker's processes are stopped, then killed; the loop
@@ -33,9 +34,10 @@
  *   the guard of --tree is killed -> the kernel kills the command. Its descendants become
  *       descendants of dlock, and dlock kills them.
  *
- * After the end of the command, dlock releases the lock before it waits for the ends of the watch
- * thread and of the guard beside the command (process/guard.c), because other processes may be
- * waiting for the lock. Orders:
+ * The command has a guard (process/guard.c), a process that kills what the command has started if
+ * dlock is killed. After the end of the command, dlock releases the lock before it waits for the
+ * ends of the watch thread and of the guard, because other processes may be waiting for the lock.
+ * Possible orders of events:
  *
  *   expiry_judge() has checked whether the lease lasted -> dlock dismisses the guard (until then,
  *       if dlock is killed, the guard kills the remaining processes) -> dlock releases the lock
@@ -53,9 +55,9 @@
  * watch started. The descriptors of the watch are opened before the command is started, so that
  * nothing is run if there are too few descriptors.
  *
- * The guard beside the command is forked before the watch thread starts, while dlock has no other
- * thread. The guard or the thread may fail to start if the user, or the container, cannot start any
- * more processes for now. The command runs on nevertheless:
+ * The guard is forked before the watch thread starts, while dlock has no other thread. The guard or
+ * the thread may fail to start if the user, or the container, cannot start any more processes for
+ * now. The command runs on nevertheless:
  *
  *   one of them fails to start -> dlock keeps trying to start both, the guard first.
  *   a check is due meanwhile -> dlock warns, and this thread makes the check itself.
@@ -262,7 +264,8 @@ static void read_heartbeat(struct supervised_command *run)
     watch_beat(&run->supervision.watch);
 }
 
-/* True if a child has changed its state. */
+/* Handles signals, heartbeats and job control, and starts the guard and the watch thread when they
+ * are due. True if a child has changed its state. */
 static bool attend_command(void *data)
 {
     struct supervised_command *run = data;

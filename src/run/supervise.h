@@ -21,10 +21,10 @@ struct supervision {
     struct deadline due; /* the loop stops waiting at this time, too */
 };
 
-/* Opens everything that supervise() needs, but does not start the watch thread. The caller must
- * first set the members of run->end that struct expiry lists as set by the caller. `heartbeat` is
- * as in struct watch. False with *why set. Call supervise_close() in any case. *run and what
- * run->end points to must not move. */
+/* Opens everything that supervise() needs, but does not start the watch thread. Before the call,
+ * set those members of run->end that are marked "Set by the caller" in struct expiry. `heartbeat`
+ * is as in struct watch. Returns false with *why set on failure. Call supervise_close() in either
+ * case. Neither *run nor anything that run->end points to may move. */
 bool supervise_open(struct supervision *run, struct backend *backend,
                     const struct watchdog *heartbeat, struct errmsg *why);
 
@@ -39,7 +39,7 @@ void supervise_close(struct supervision *run);
 struct supervised_command {
     /* Set by the caller: */
     struct backend *backend;
-    struct lease *lease; /* its deadline is updated when the watch thread learns a new one */
+    struct lease *lease; /* its deadline is updated when the watch thread reports a new one */
     struct command command;
     struct expiry_plan end;
     const struct watchdog *heartbeat; /* the command's heartbeat; its fd is -1 if there is none */
@@ -60,7 +60,7 @@ struct outcome {
     struct errmsg error;
     int exec_error;  /* the errno if the command could not be executed */
     int status;      /* the command's status from waitpid(2) */
-    bool released;   /* released with the owner token: the command ran on without the lock */
+    bool released;   /* the lock was released with its owner token, and the command ran on */
     bool lease_over; /* the lease ended or was lost while the command ran */
     struct deadline over_since;
 };

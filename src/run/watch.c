@@ -23,11 +23,10 @@
  *   the deadline's timer     the main thread: a watch thread that hangs on a
  *                            network cannot delay the stop.
  *
- * Orders at the end of a lease, with stop = deadline - grace:
+ * Possible orders of events at the end of a lease, with stop = deadline - grace:
  *   1. `stop` is reached -> the watch asks the store once more:
- *        the lease was extended -> the new deadline is in the state before the main
- *          thread's own limit (watch_last_answer()), which the main thread computes
- *          again from that deadline.
+ *        the lease was extended -> the main thread reads the new deadline before its
+ *          own limit (watch_last_answer()) has passed, and computes a new limit.
  *        the lease was not extended, or no answer came in time (watch_last_answer()) ->
  *          WATCH_ENDING, and the main thread stops the command.
  *   2. An earlier look is unanswered at `stop` -> that look does not count as the last
@@ -45,7 +44,7 @@
  *
  * The main thread takes the backend when the command has ended. The release must not wait for a
  * thread to wake up and end, so the main thread swaps watch->owner from ASLEEP to TAKEN in one
- * step, and joins the thread after the release. Orders:
+ * step, and joins the thread after the release. Possible orders of events:
  *   1. The watch thread sleeps -> the main thread swaps -> when the thread wakes, for whatever
  *      reason, its own swap from ASLEEP to BUSY fails, and it ends without touching anything.
  *   2. The thread has published a state, such as a new deadline, and sleeps -> the main thread
@@ -59,7 +58,7 @@
  *   5. The thread has ended by itself -> `owner` is BUSY, and the join returns at once.
  *
  * A notification from the store only means that something may have changed; the next
- * look decides. Orders:
+ * look decides. Possible orders of events:
  *   1. The watch asks for the descriptor before its first look -> the store reports changes
  *      from then on, and the first look finds what happened before.
  *   2. A notification comes during a look -> after the look, the descriptor is readable or
@@ -272,10 +271,10 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
     return result;
 }
 
-/* Asks the store once, for at most `most`. Returns when the next check is due, at most `most` from
- * now; NEVER: no further check. After the last check before the stop, further checks change
- * nothing, because the main thread is stopping the command, or has warned that the command runs
- * on. */
+/* Checks the lock once, which takes at most `most`. Returns when the next check is due, at most
+ * `most` from now, or DEADLINE_NEVER if no further check is needed. Checks after the time at which
+ * the command must be stopped do not prevent the stop: the main thread has already begun it, or has
+ * warned that the command runs on (--on-expire=warn). */
 static struct deadline look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};
@@ -329,7 +328,7 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
     bool beats = watch->heartbeat->fd >= 0;
     watch->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch->store_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* reserved for pause_until() */
+    watch->store_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* pause_until() replaces it */
     watch->beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     watch->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     watch->state = (struct watch_state){

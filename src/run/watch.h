@@ -61,7 +61,7 @@ struct watch {
     /* Set by the caller: */
     struct backend *backend;
     struct lease lease;    /* a copy that belongs to the thread that has the backend */
-    struct duration grace; /* from the last check to the deadline; negative: see lease_grace() */
+    struct duration grace; /* from the last check to the deadline; negative: the default */
     const struct watchdog *heartbeat; /* its socket is read before the last check; its fd is -1
                                        * if there is none */
     const struct notify *notify;      /* receives what the command sends to the socket */
@@ -111,8 +111,8 @@ void watch_beat(const struct watch *watch);
  * moment; a sleeping thread ends only in watch_close(). Returns the last state. */
 struct watch_state watch_take(struct watch *watch);
 
-/* The time before the deadline by which the watch must have the answer to its last check. Until
- * then, the main thread lets the watch decide whether the command is stopped. */
+/* The time limit for the answer to the watch thread's last check, shortly before `deadline`. Until
+ * then, the main thread leaves it to the watch thread whether the command must be stopped. */
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
 
 #endif

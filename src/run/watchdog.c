@@ -104,8 +104,8 @@ static void read_control(struct received *received, const char *control, size_t 
     }
 }
 
-/* Receives one message. False if no message is left. A message that is too long for the protocol is
- * truncated, and is then not trusted. */
+/* Receives one message. False if no message is left. A message that is longer than the protocol
+ * allows is truncated, and is marked as not trusted. */
 static bool receive(int fd, struct received *received)
 {
     union {
