@@ -44,22 +44,22 @@ enum lock_result backend_open_fallback(struct backend **backend, const char *loc
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);
 
-/* Makes the options with which dlock finds the lock of `held` (see options_under()). `held` is a
- * line of DLOCK_HELD, the variable that tells a command which locks it runs under. Returns
- * LOCK_GONE if `options` names a different lock, or if the command line requests a different kind
- * of store. Otherwise returns LOCK_OK, or a failure with *why set. Call options_under_free() in
- * every case. */
+/* Makes the options for the lock that `held` describes (see options_under()). `held` is a line of
+ * DLOCK_HELD, the variable that tells a command which locks it runs under. Returns LOCK_GONE if
+ * `options` names a different lock, or if the command line requests a different kind of store.
+ * Otherwise returns LOCK_OK, or a failure with *why set. Call options_under_free() in every
+ * case. */
 enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
-/* Looks in DLOCK_HELD for the lock that the options name. LOCK_OK: DLOCK_HELD names the lock, and
- * the store confirms that the lock is held. Then *backend is the store, *under are the options for
- * the store, `key` is the lock's key, and *outer is the lease that the store reports. LOCK_GONE:
- * DLOCK_HELD does not name the lock. dlock skips the line of a lock that has ended, or whose store
- * does not answer. But if the store does not answer, and an ancestor added the line, dlock asks the
- * store again for as long as --retry-for says. If the store still does not answer, the result is
- * LOCK_UNAVAILABLE with *why set, because a lock in a different store would not exclude the
- * processes that the outer lock excludes. Close the backend before options_under_free(). */
+/* Looks in DLOCK_HELD, the list of the locks that this process runs under, for the lock that the
+ * options name. LOCK_OK: the lock is in the list, and its store confirms that it is held. Then
+ * *backend is the store, *under are the options for the store, `key` is the lock's key, and *outer
+ * is the lease that the store reports. LOCK_GONE: the lock is not in the list, has ended, or cannot
+ * be checked. LOCK_UNAVAILABLE with *why set: an ancestor added the lock to the list, but the store
+ * did not answer, although dlock asked again for as long as --retry-for says. In that case, do not
+ * acquire the lock in a different store, because that would not exclude the processes that the
+ * outer lock excludes. Close the backend before options_under_free(). */
 enum lock_result backend_of_held(struct backend **backend, struct options **under,
                                  const struct options *options, char key[LOCK_KEY_SIZE],
                                  struct lease *outer, int cancel_fd, const struct messages *out,
@@ -73,9 +73,9 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
 bool plan_acquisition(struct acquisition *lock, const struct options *options, struct messages *out,
                       const char *undone, const char *command, pid_t pid, int *status);
 
-/* Acquires the lock with acquisition_take(), and opens the lock's store for that. If an ancestor
- * already holds the lock, the store stays closed. False: the lock was not acquired, and *status is
- * the exit status. */
+/* Opens the lock's store, and acquires the lock with acquisition_take(). If DLOCK_HELD shows that
+ * an ancestor already holds the lock, opens no store, and returns true if that lock is enough for
+ * the request. False: the lock was not acquired, and *status is the exit status. */
 bool plan_take(struct acquisition *lock, const struct options *options, int *status);
 
 /* Allocates the zeroed state of an action, which is too large for a small stack (ulimit -s). The
@@ -90,7 +90,7 @@ struct expiry_plan plan_expiry(const struct options *options);
 /* A lock that an action works on, and its store. */
 struct target {
     const struct options *options;
-    struct options *under; /* options for the lock, if this process runs under it; else NULL */
+    struct options *under; /* the lock's options if this process runs under the lock, or NULL */
     bool inside;           /* the store confirms that this process runs under the lock */
     struct messages *out;
     struct backend *backend;
@@ -99,13 +99,14 @@ struct target {
     char token[TOKEN_SIZE];   /* "": look it up in the store */
     char take_id[TOKEN_SIZE]; /* identifies one acquisition of the lock; "": not known */
     struct lease lease;
-    struct duration hold_left; /* the rest of --hold-at-least */
+    struct duration hold_left; /* the time that is left of --hold-at-least */
     struct deadline ended_at;  /* when the lease would end without --extend; 0: unknown */
     enum extend_how how;
     struct deadline until;   /* when the current query of the store must end */
-    struct lock_state state; /* from the last answer; with --force-release, before the release */
+    struct lock_state state; /* as the store last reported it; with --force-release, the state
+                              * before the release */
     struct pause pause;      /* for --pause and --resume */
-    struct errmsg unusable;  /* why dlock cannot use a lock of this name that it runs under */
+    struct errmsg unusable;  /* if dlock runs under this lock but cannot use it: the reason */
 };
 
 /* Allocates a target, and finds its lock and store with `find`, which returns false if it has

@@ -57,8 +57,8 @@ static enum rivals rivals_of(const struct options *options, enum option_id id, b
 }
 
 /* Returns the setting that decides this option, or NULL if the option is not set. *text is the
- * option's value, or NULL if there is none. In a group of rivals, the last setting decides for the
- * whole group. */
+ * option's value, or NULL if there is none. In a group of options that override each other, the
+ * last setting decides for the whole group. */
 static const struct setting *deciding(const struct options *options, enum option_id id,
                                       const char **text)
 {
@@ -122,7 +122,7 @@ static void fill(struct row *row, const struct options *options, enum option_id 
 
     origin_format(setting->id, setting->origin, row->from, sizeof row->from);
     row->value = value;
-    if (id == OPT_OWNER) /* a process that knows the token can release the lock */
+    if (id == OPT_OWNER) /* secret: whoever knows the token can release the lock */
         row->value = NULL;
     else if (id == OPT_REDIS)
         row->value = urls_shown(value, row->text, sizeof row->text);

@@ -67,8 +67,8 @@ static void add_unused(enum option_id id, const char *why, bool grave, void *dat
         findings_note(findings, NULL, "%s", why);
 }
 
-/* Checks that the key can be made, even if no name is given, because the hash function may be
- * missing. */
+/* Checks that the lock's key can be made. If no name is given, makes a key from a sample name, to
+ * find out whether the hash function is missing. */
 static void check_key(const struct options *options, struct findings *findings)
 {
     struct options tried = *options;
@@ -161,8 +161,8 @@ static void check_ttl(const struct options *options, const struct lock_state *st
         findings_good(findings, found, ttl, advice);
 }
 
-/* Reports a pause, and whether the TTL suits the past runs. Does not report whether the lock is
- * held, because that changes all the time. */
+/* Warns if the lock is paused, and reports whether the TTL suits the past runs. Does not report
+ * whether the lock is held, because that changes all the time. */
 static NOT_INLINED void check_lock(struct doctor *doctor, struct backend *backend)
 {
     const struct options *options = doctor->options;
@@ -180,7 +180,7 @@ static NOT_INLINED void check_lock(struct doctor *doctor, struct backend *backen
     lock_state_free(&state);
 }
 
-/* Opens the store. False: a row of the report says why. */
+/* Opens the store. On failure, adds the reason to the report and returns false. */
 static bool open_store(struct doctor *doctor, struct backend **backend, const char *check)
 {
     struct errmsg why = {""};

@@ -147,8 +147,8 @@ struct attach {
     int cancel_fd; /* -1: not open */
 };
 
-/* Arranges that the wait for the lock ends when a signal arrives, or when the target process
- * ends. */
+/* Arranges that the wait for the lock ends when a signal arrives, or when the process to which
+ * the lock is to be attached (--attach) ends. */
 static bool cancel_with_target(struct attach *attach, int *status)
 {
     struct acquisition *lock = &attach->lock;
@@ -170,8 +170,8 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
     return flushed(attach->out, STATUS_OK);
 }
 
-/* Called if the target process already runs under the lock. There is nothing to acquire or to
- * guard. */
+/* Called if the process to which the lock is to be attached (--attach) already runs under the lock.
+ * There is nothing to acquire or to guard. */
 static int leave_to_outer(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;

@@ -277,9 +277,9 @@ static NOT_INLINED void print_current(const struct target *target)
     json_line_end(&json);
 }
 
-/* Prints the lock of `held`, a line of DLOCK_HELD, if that lock is held. Returns LOCK_OK if the
- * lock is held, and LOCK_GONE if not. After any other result, the failure has been reported, and
- * *status is the exit status. */
+/* Prints the lock that `held` (a line of DLOCK_HELD) describes, if that lock is held. Returns
+ * LOCK_OK if the lock is held, and LOCK_GONE if not. After any other result, the failure has been
+ * reported, and *status is the exit status. */
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {

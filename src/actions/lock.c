@@ -317,9 +317,10 @@ static bool names_owner(const struct target *target)
 }
 
 /* Returns the innermost lock that this process runs under and that has the given name and token, or
- * NULL if there is none. If that lock was attached (--attach) and has ended, returns the next such
- * lock that is attached to the same process and has not ended. If there is none, returns the ended
- * lock, and not a lock of another process, because a second --release must not release that one. */
+ * NULL if there is none. If that lock was attached to a process (--attach) and has ended, looks for
+ * another such lock that is attached to the same process and has not ended. If there is none,
+ * returns the ended lock. A lock of another process is never returned instead, because then a
+ * repeated --release would release the lock of that process. */
 static const struct held *innermost(struct target *target, const struct outer_locks *list,
                                     enum lock_result *result, struct errmsg *why)
 {
@@ -454,7 +455,8 @@ static bool find_lease(struct target *target, int *status)
 }
 
 /* Reads from the store what is not yet known about the lock: its token (unless one was given), its
- * original TTL, its fencing token, the end of its lease, and the rest of --hold-at-least. */
+ * original TTL, its fencing token, the end of its lease, and the time that is left of
+ * --hold-at-least. */
 static enum lock_result look_up(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
@@ -499,8 +501,8 @@ static bool find_owner(struct target *target, int *status)
 /* --- extend -------------------------------------------------------------- */
 
 /* Finds the lock, and the TTL that its lease gets: the --ttl of the command line or, without one,
- * the TTL with which the lock was acquired. --ttl may shorten the lease, but not below the rest of
- * --hold-at-least. */
+ * the TTL with which the lock was acquired. --ttl may shorten the lease, but not to less than
+ * the time that is left of --hold-at-least. */
 static bool find_extension(struct target *target, int *status)
 {
     char hold[DURATION_TEXT_SIZE];

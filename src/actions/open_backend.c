@@ -154,8 +154,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* Opens a store of lock files. A Redis URL may be configured nevertheless, and its password must
- * not get into a core file. */
+/* Opens a store of lock files. If a Redis URL with a password is configured nevertheless, first
+ * makes sure that this process leaves no core file, which would contain the password. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {
@@ -193,8 +193,8 @@ static void warn_degraded(const struct options *options, const struct messages *
                   shared ? "" : " and for this user");
 }
 
-/* True if dlock runs under a file lock. Then the outer dlock has already warned, or the file was
- * intended. */
+/* True if dlock runs under a file lock. In that case, the outer dlock has already warned that the
+ * lock is a file, or the user chose a file. */
 static bool inside_file_lock(void)
 {
     const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_HELD_BACKEND");
@@ -298,8 +298,8 @@ enum lock_result options_of_held(struct options **under, const struct options *o
 
 /* True if `held`, a lock that dlock already runs under, may count as the requested lock, so that
  * dlock need not acquire the requested one. A file lock cannot count as a lock that should be in
- * Redis. A lock of --lock-file cannot count as a named lock, or a named lock as a lock of
- * --lock-file (see also ask_held()), because with --lock-file the file itself is the lock. */
+ * Redis. A lock of --lock-file cannot count as a named lock, nor can a named lock count as a lock
+ * of --lock-file (see also ask_held()), because with --lock-file the file itself is the lock. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
     bool in_file = strcmp(held->backend, "redis") != 0;
@@ -308,8 +308,8 @@ static bool may_stand_in(const struct options *options, const struct held *held)
     return !in_file || (options->backend == BACKEND_AUTO && options->redis == NULL);
 }
 
-/* True if the options name a store that may exist. If a lock has ended, its lock directory may be
- * gone, and dlock must not create that directory again. */
+/* False if the options name no store, or if the lock directory is missing. In the latter case, the
+ * lock has ended, and dlock must not open the store, which would create the directory again. */
 static bool names_store(const struct options *under, const struct held *held)
 {
     if (strcmp(held->backend, "redis") == 0)
@@ -375,8 +375,8 @@ enum lock_result backend_of_held(struct backend **backend, struct options **unde
         if (!held_next(&at, &held))
             continue;
         enum lock_result result = ask_held(&question, bound, why);
-        /* With --lock-file, dlock may continue although the store does not answer, because the file
-         * cannot be locked in a different store. */
+        /* With --lock-file, the file itself is the lock, so dlock cannot acquire the same lock in a
+         * different store by mistake, and need not wait until the store answers. */
         bool silent =
             result == LOCK_UNAVAILABLE && options->lock_file == NULL && held_added_by_ancestor(at);
         if (silent) {

@@ -84,8 +84,9 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
-/* If an ancestor holds the lock, sets lock->outer and closes that lock's store, which dlock no
- * longer needs. False: the failure has been reported, and *status is the exit status. */
+/* If an ancestor holds the lock, sets lock->outer. The store that was opened to check this is
+ * closed again. Returns false if the store did not answer: the failure has been reported, and
+ * *status is the exit status. */
 static bool look_for_outer(struct acquisition *lock, const struct options *options, int *status)
 {
     struct options *under;

@@ -159,7 +159,7 @@ static int finish(struct run *run, struct outcome *outcome)
     if (ran)
         say_ended(run, outcome);
     else
-        run->lock.lease.hold = deadline_now(); /* --hold-at-least needs a command that ran */
+        run->lock.lease.hold = deadline_now(); /* no run, so --hold-at-least does not apply */
 
     run->lock.lease.lost = outcome->lease_over;
     run->lock.lease.end = run_end_of(run, outcome);

@@ -86,7 +86,7 @@ static int take_unwanted(const struct words *words, enum option_id id, const cha
                          const char *value)
 {
     bool set;
-    if (id == OPT_ATTACH && *value == '\0') /* "" is the text of --attach without a value */
+    if (id == OPT_ATTACH && *value == '\0') /* as a setting, "" means --attach without "=PID" */
         return wrong(words, word, POPT_ERROR_NOARG);
     if (id == OPT_ATTACH)
         return add(words, id, value);

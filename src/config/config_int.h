@@ -28,9 +28,9 @@ bool option_apply(struct options *options, enum option_id id, const char *text, 
  * value is a path too. */
 bool option_is_path(enum option_id id);
 
-/* True if the first word of a lock's line in DLOCK_HELD (config/options.h) can contain this option.
- * For a lock that dlock runs under, files and variables cannot set such an option: if the word
- * omits the option, the default applies. */
+/* True if DLOCK_HELD, which lists the locks that dlock runs under, can contain this option
+ * (config/options.h). For such a lock, files and other variables cannot set the option: if
+ * DLOCK_HELD omits the option, its default applies. */
 bool option_in_held(enum option_id id);
 
 void options_defaults(struct options *options);
@@ -82,7 +82,7 @@ enum { NEAR_TEXT_SIZE = 128 };
 enum near_kind {
     NEAR_ALL,       /* all options, with their dashes */
     NEAR_KEYS,      /* the keys of a configuration file */
-    NEAR_VARIABLES, /* the DLOCK_* variables; the given name lacks the DLOCK_ */
+    NEAR_VARIABLES, /* the DLOCK_* variables; pass the name without "DLOCK_" */
 };
 
 /* Writes the options that resemble the first `length` bytes of name, as "A, B or C". False if there
@@ -118,8 +118,8 @@ bool option_used_by(enum option_id id, enum option_action action);
  * effect. The same option in a file or a variable is meant for other actions, and is accepted. */
 enum settings_result unused_by_action(const struct options *options, struct errmsg *why);
 
-/* Refuses options that have no effect on the lock, if they are on the command line. Refuses those
- * with MUST (config/options.h) wherever they are set. */
+/* Refuses options on the command line that have no effect on the lock. Refuses such an option in a
+ * file or a variable as well if its row contains MUST (config/options.h). */
 enum settings_result unused_by_lock(const struct options *options, struct errmsg *why);
 
 /* --- validate.c ------------------------------------------------------------ */

@@ -30,7 +30,7 @@ static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 struct reading {
     struct settings *settings;
-    struct settings sections; /* settings in matching sections; added last */
+    struct settings sections; /* of matching sections; added after all others */
     bool skips;               /* the current section does not match the name */
     const char *name;         /* the lock's name */
     const char *path;

@@ -41,7 +41,7 @@ static bool append(char **text, const char *name, const char *value)
 
 /* Returns the text of a setting for a store of this kind. Returns NULL if the option is not set, or
  * matters only to other kinds of store. Also returns NULL for OPT_BACKEND, because `kind` already
- * tells the backend. */
+ * names the backend. */
 static const char *text_of(enum option_id id, const struct settings *settings, const char *kind,
                            const char *lock_dir)
 {
@@ -99,7 +99,7 @@ static bool is_same_redis(const char *configured, const char *held)
     char *copy = configured != NULL ? strdup(configured) : NULL;
     if (copy == NULL)
         return false;
-    url_redact_passwords(copy); /* fills the end of the text with NULs */
+    url_redact_passwords(copy); /* also wipes them from memory, which free() would not do */
     bool same = has_same_words(copy, held);
     free(copy);
     return same;

@@ -112,7 +112,7 @@ struct setting {
 struct config_file {
     struct config_file *next;
     bool is_there;
-    char path[]; /* origin.file points to this path */
+    char path[]; /* the origin.file of the settings in this file points to it */
 };
 
 /* All settings, from the weakest source to the strongest, so the last setting of an option
@@ -135,7 +135,7 @@ enum settings_result origin_result(struct origin origin);
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
 #define ORIGIN_TEXT_SIZE 320
 
-/* Like origin_format(), but "default" if the option was not set. */
+/* Like origin_format(), but writes "default" if the option was not set. */
 char *origin_place(enum option_id id, struct origin origin, char *text, size_t size);
 
 /* The setting that counts; NULL if there is none. */
@@ -183,7 +183,7 @@ struct options {
     struct duration once_per;      /* 0: run as often as requested */
     struct duration remember;      /* 0: remember nothing */
     struct duration ran_within;    /* for ACTION_RAN_WITHIN */
-    int exit_status;               /* for ACTION_RELEASE; -1: not known */
+    int exit_status;               /* for ACTION_RELEASE: how the run ended; -1: not known */
     bool all;                      /* for ACTION_LIST */
     const char *owner;             /* NULL: a fresh token, or the token of the lock that is found */
     const char *owner_file;        /* NULL: none */
@@ -269,8 +269,8 @@ char *held_store_format(const struct settings *settings, const char *kind, const
  * meant. Adds nothing if there is no guess. */
 void hints_not_a_command(const struct options *options, struct errmsg *why);
 
-/* *why refuses an option that has this origin. If the option follows NAME on the command line, adds
- * to *why that NAME may be the command. */
+/* Called when *why says that an option with this origin is refused. If that option follows NAME on
+ * the command line, adds to *why that the user may have meant NAME as the command. */
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why);
 
 /* True if NAME is the path of an existing file. flock(1) would lock that file, but dlock locks only

@@ -280,8 +280,8 @@ static enum settings_result add_settings_under(struct settings *under,
     return added ? SETTINGS_OK : SETTINGS_NO_MEMORY;
 }
 
-/* Makes options with default values, but with the same action and command. NULL with *why set:
- * memory is short. */
+/* Makes options with default values, but with the action, the command and the --no-OPTION words of
+ * `options`. NULL with *why set: memory is short. */
 static struct options *make_options(const struct options *options, const char *name,
                                     struct errmsg *why)
 {

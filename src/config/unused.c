@@ -75,8 +75,8 @@ static unsigned when_of_redis(const struct redis_urls *urls)
     return when;
 }
 
-/* The circumstances that depend on the store. A URL that cannot be parsed is reported when the
- * store is opened, so here it counts as any kind of URL. */
+/* Returns the circumstances that depend on the store. A URL that cannot be parsed is reported when
+ * the store is opened. Until then, options for every kind of URL are accepted. */
 static unsigned when_of_store(const struct options *options, enum option_id chosen_by)
 {
     if (chosen_by != OPT_REDIS)
@@ -113,8 +113,8 @@ static unsigned when_of(const struct options *options, enum option_id chosen_by)
            (options->heartbeat ? ON_HEARTBEAT : 0);
 }
 
-/* `wanted` are the circumstances in which an option has an effect. If none of them holds, returns
- * the reason why the option has no effect, or NULL if the reason is the store. */
+/* Returns why an option has no effect if none of the circumstances that it needs (`wanted`) holds.
+ * NULL: the reason is the kind of store. */
 static const char *reason(unsigned wanted)
 {
     static const struct {

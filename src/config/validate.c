@@ -84,8 +84,9 @@ static enum settings_result check_lock_file(const struct options *options, struc
 }
 
 /* True if a secret is configured, but --hash keeps dlock from using it, so that names that the user
- * wants to hide could be guessed. A --hash from a stronger source than the secret is intentional.
- * If both come from files, a section may turn off the secret for some locks on purpose. */
+ * wants to hide could be guessed. False if --hash comes from a stronger source than the secret,
+ * which is intentional. Also false if both come from files, because a section may turn off the
+ * secret for some locks on purpose. */
 static bool passes_over_secret(const struct options *options)
 {
     enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind;

@@ -288,7 +288,7 @@ static bool prefix(const struct value *value)
 #define AT(MEMBER) offsetof(struct options, MEMBER)
 #define NOWHERE 0
 
-/* The arguments are whole initializers. NOLINTBEGIN(bugprone-macro-parentheses) */
+/* Complete initializers need no parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 #define OPTION(ID, NAME, LETTER, READ, PLACE, USUAL, ARGUMENT, ACTIONS, WHEN, HELP) \
     [OPT_##ID] = {.name = NAME,                                                     \
                   .letter = LETTER,                                                 \
