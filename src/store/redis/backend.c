@@ -102,7 +102,7 @@ static enum lock_result run_check(struct redis_backend *redis, struct duration l
 }
 
 /* Begins a script about a lease. For an exclusive lock of this process, the script gets only two
- * keys, because the server watches every key that a script gets. */
+ * keys, because the server watches each key that a script gets, and reports its changes. */
 static struct redis_call *begin_check(struct redis_backend *redis,
                                       const struct redis_script *script, const struct lease *lease)
 {
@@ -209,9 +209,10 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
         add_request(redis);
     call->careful = may_hit_another(redis, lease);
     /* Once the lease has ended, this process does not wait long for a reply, so it may exit before
-     * the server carries out the release. Near that time, the script is therefore sent as text. The
-     * whole release must fit into the server's first read of 16 kB, because the server stops
-     * reading when it replies to the greeting and finds the connection closed. */
+     * the server carries out the release. Near the end of the lease, the script is therefore sent
+     * as text: after EVALSHA, the server might first ask for the text. The whole release must fit
+     * into the server's first read of 16 kB, because the server stops reading when it replies to
+     * the greeting and finds the connection closed. */
     call->by_text = redis->base.uncertain ||
                     (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
@@ -232,7 +233,7 @@ static enum lock_result run_look(struct redis_backend *redis, const char *key,
 {
     struct redis_call *call = redis->call;
 
-    if (redis->base.queued) /* a waiter must still be told when its turn comes */
+    if (redis->base.queued) /* keep the subscriptions of a waiter, which must still be notified */
         call->channels = redis_subscribe_to(&redis->conn);
 
     enum lock_result result = redis_script_run_again(redis, bound, why);
@@ -277,7 +278,8 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     struct redis_backend *redis = redis_of(backend);
     struct redis_call *call = redis_script_begin(redis, &redis_pause_script, KEYS_ALL, key, "");
 
-    call->careful = true; /* for the same reason as in redis_force_release() */
+    call->careful = true; /* if SELECT is refused, the call would affect a lock in another
+                           * database */
     redis_script_add_number(call, pause->left.ns / NS_PER_MS);
     redis_command_add(&call->words, pause->by);
     redis_command_add(&call->words, pause->message);

@@ -3,8 +3,8 @@
  * A map would cost at least one round trip, grow with the Cluster, and be out of date just when it
  * matters.
  *
- * A node that gives one of the following answers has not run the script, so dlock may send a take
- * again. What dlock does after each answer:
+ * A node that gives one of the following answers has not run the script, so dlock may safely send
+ * the script again. What dlock does after each answer:
  *   MOVED slot host:port   That node owns the slot from now on. dlock connects to it, and stays
  *                          there.
  *   ASK slot host:port     The slot is being moved to that node, and none of the lock's keys is
@@ -49,8 +49,8 @@ enum {
     REDIRECTIONS_MOST = 16, /* per call; a slot that is being moved causes two or three */
 };
 
-/* For how long a failed node is not asked again if there are other nodes. The second value is for a
- * node whose name could not be looked up. */
+/* For how long dlock prefers other nodes after a node has failed. The second value is for a node
+ * whose name could not be looked up. */
 static const struct duration rest_time = {1 * NS_PER_S};
 static const struct duration rest_time_name = {10 * NS_PER_S};
 
@@ -126,9 +126,9 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* True if node `i` was learned from a redirection and its name has not been looked up successfully;
- * a promoted replica may be such a node. Attempts to look up the name are rare, because each may
- * leave a hanging thread behind (redis/socket.c). */
+/* True if node `i` was learned from a redirection and its host name has not been looked up
+ * successfully yet. dlock seldom tries to look it up, because each attempt may leave a hanging
+ * thread behind (redis/socket.c). */
 static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
     return i >= cluster->own && cluster->nodes[i].addresses.count == 0;
@@ -208,8 +208,8 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
                            "no {tag}, so its companion keys would be in other slots",
                            key);
     if (redis->conn.socket.fd >= 0)
-        redis_conn_read_messages(&redis->conn); /* if the connection has ended, redis_conn_open()
-                                                 * makes a new one */
+        redis_conn_read_messages(&redis->conn); /* closes a connection that has ended, so that
+                                                 * a new one is made */
     return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, bound, why);
 }
 
@@ -307,8 +307,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     return LOCK_OK;
 }
 
-/* Returns LOCK_OK after a pause, LOCK_CANCELLED, or LOCK_UNAVAILABLE if no time is left for another
- * reply. */
+/* Pauses before a script is sent again. Returns LOCK_OK, LOCK_CANCELLED if the pause was cancelled,
+ * or LOCK_UNAVAILABLE if no time is left for another reply. */
 static enum lock_result pause_before_again(struct redis_detour *detour, struct bound bound)
 {
     struct deadline latest = deadline_minus(bound.until, answer_least);

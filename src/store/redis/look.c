@@ -369,10 +369,10 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* Visits the locks of all masters in the order of their keys; `each` is the time limit for one
- * lock. Two masters may report the same key while its slot is being moved; such a key is visited
- * once. A key that cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to
- * another client, and is skipped. */
+/* Visits the locks of all masters, sorted by key; `each` is the time limit for one lock. Two
+ * masters may report the same key while its slot is being moved; such a key is visited once. A key
+ * that cannot be a lock of dlock in a Cluster (redis_keys_is_shared()) belongs to another client,
+ * and is skipped. */
 static enum lock_result visit_keys(const struct masters *masters, const struct listing *listing,
                                    struct bound bound, struct duration each, struct errmsg *why)
 {

@@ -30,7 +30,7 @@ struct redis_place {
     char wake[COMPANION_SIZE]; /* the waiter's channel; "" before its first request */
     int64_t came;              /* time of the first request (server, us); 0: none yet */
     int ahead;                 /* number of waiters before this one; -1: unknown */
-    bool attended;             /* a person is watching */
+    bool attended;             /* a person is watching the wait */
     bool listens;            /* the last request declared that the waiter listens on its channel */
     unsigned may_call;       /* serial number of a connection whose user may send messages to
                               * waiters; 0: unknown */
@@ -38,8 +38,8 @@ struct redis_place {
     bool vain;               /* the waiter was told that its turn had come, but a client that
                               * ignores the queue took the lock first */
     bool touched;            /* another client has changed the lock's key */
-    bool unseen;             /* the next request is sent because no other waiter has reported a
-                              * request for a long time */
+    bool unseen;             /* the next request is sent because the other waiters have been
+                              * silent for a long time */
     struct deadline changes; /* when to send a request because a lease, or another waiter's turn,
                               * ends */
     struct deadline look;    /* when to send a request, unless another waiter does so first */
@@ -70,8 +70,8 @@ struct redis_backend {
     bool watched;                /* checks of the lease also ask the server to report changes */
     bool release_sent;           /* a release was sent, but no reply arrived */
     struct redis_call *call;     /* the current call; 32 kB, too much for the stack */
-    char request[TOKEN_SIZE];    /* id of a request that has no take id; "" if there is none */
-    char unanswered[TOKEN_SIZE]; /* take id of a request that got no reply; "" if there is none */
+    char request[TOKEN_SIZE];    /* id of a request that is not about our own lease; "": none */
+    char unanswered[TOKEN_SIZE]; /* id of a request for the lock that got no reply; "": none */
     struct errmsg unwritten;     /* the text that base.warning points to after a release */
 };
 
@@ -113,8 +113,8 @@ enum {
 
 enum { COMPANION_META, COMPANION_OWN }; /* indexes of the first two companion keys */
 
-/* The part of each companion key's name that lock_key_companion() adds to the lock's key, in the
- * order of the scripts' KEYS. REDIS_OWN is followed by a token. */
+/* What lock_key_companion() adds to the lock's key to form the names of the companion keys, in the
+ * order of the scripts' KEYS. A token follows REDIS_OWN. */
 #define REDIS_OWN "holder:"
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
@@ -147,8 +147,8 @@ struct redis_call {
 
     /* Results of the call: */
     redisReply *reply; /* an array that begins with a word; valid until redis_script_end() */
-    int64_t newer;     /* the format of the lock, if the call was refused because it is newer;
-                        * otherwise 0 */
+    int64_t newer;     /* the lock's format, if it is newer than ours and the call was therefore
+                        * refused; otherwise 0 */
     bool unusable;     /* the lock's keys belong to another program */
     bool sent_before;  /* the first attempt of redis_script_run_again() had sent the script */
 };
@@ -180,17 +180,17 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
 
 /* Reads a list of values in the order of the table `fields`. Each value is checked, because no
  * reply is trusted. Returns false if a value cannot be read; that value counts as missing, and the
- * other values are set. Reading a text never fails, because another client may have written any
- * bytes; only the bytes before a NUL count. */
+ * other values are set. A text field accepts any bytes, since another client may have written them;
+ * its text ends at the first NUL. */
 bool redis_fields_read(const struct fields *fields, redisReply *const *from, void *object);
 
-/* redis_script_run() for a script that may run twice. If an idle connection turns out to be broken,
- * or the server hangs up at the greeting, dlock connects again at once, because the call is
- * urgent. */
+/* Like redis_script_run(), for a script that may safely run twice. If an idle connection turns out
+ * to be broken, or the server hangs up during the greeting, connects again at once, because the
+ * call is urgent. */
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct bound bound,
                                         struct errmsg *why);
 
-/* Sends the script of the call on the current connection, even if its login was refused. Returns
+/* Sends the script of the call on the current connection, even if the login was refused. Returns
  * what redis_conn_call() returns; the reply is stored in the call. */
 enum lock_result redis_script_send(struct redis_backend *redis, bool by_text, struct bound bound,
                                    struct errmsg *why);
@@ -202,7 +202,7 @@ enum lock_result redis_command_run(struct redis_backend *redis, const struct red
 
 /* Ends a call, with or without a script. Frees the reply, adds the name of the server to the
  * message of a failure, and returns `result`. Closes a connection whose login or SELECT failed,
- * because it uses the wrong database. */
+ * because such a connection may use the wrong database. */
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
                                   struct errmsg *why);
 
@@ -249,8 +249,8 @@ bool redis_sentinel_is_unsubscribed(const struct redis_backend *redis);
  * a subscription. Otherwise 0, because the next check of the lock is soon enough. */
 struct deadline redis_sentinel_asks(const struct redis_backend *redis);
 
-/* True if another server has become the master and dlock has not turned to it yet. The connection
- * to the old master is already closed. */
+/* True if another server has become the master and dlock has not connected to it yet. The
+ * connection to the old master is already closed. */
 bool redis_sentinel_moved(struct redis_backend *redis);
 
 /* Returns one descriptor that becomes readable when a message arrives from the Sentinel, or from
@@ -280,28 +280,29 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
 bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
                             const char *host, size_t length, const char *port);
 
-/* take() of store/backend.h. A waiter that is refused the lock joins the queue. If its user has the
- * right to listen to a channel, the waiter gets a message when its turn comes. */
+/* Implements take() of store/backend.h. A waiter that is refused the lock joins the queue. If its
+ * user has the right to listen to a channel, the waiter gets a message when its turn comes. */
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
                             struct lease *lease, struct holder *holder, struct bound bound,
                             struct errmsg *why);
 
-/* listen() of store/backend.h. */
+/* Implements listen() of store/backend.h. */
 struct call redis_listen(struct backend *backend);
 
-/* on_message of redis/conn.h, for a redis_backend. */
+/* Implements on_message of redis/conn.h for a redis_backend. */
 void redis_hear(void *data, const char *channel, const redisReply *payload);
 
-/* Begins the call that releases the lock of this lease, or gives up a take whose result is
- * unknown. */
+/* Begins the call that releases the lock of this lease, or withdraws a request for the lock whose
+ * result is unknown. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease);
 
 /* Reads the record of a holder whose `left` is already set, and sets `expires` from `left`. If
  * dlock did not write the record, `known` becomes false. */
 void redis_holder_read(const redisReply *record, struct holder *holder);
 
-/* Reads the reply of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller frees;
- * LOCK_UNAVAILABLE for a nonsensical reply; LOCK_SYSTEM. */
+/* Reads the reply of store/redis/scripts/look.lua. Returns LOCK_OK with *state set, which the
+ * caller frees; LOCK_UNAVAILABLE if the reply makes no sense; or LOCK_SYSTEM if memory is
+ * exhausted. */
 enum lock_result redis_state_read(struct redis_backend *redis, const char *key,
                                   struct lock_state *state, struct errmsg *why);
 
@@ -313,9 +314,9 @@ typedef enum lock_result redis_open_node(struct redis_backend **node,
                                          const struct redis_backend *first,
                                          const struct redis_endpoint *at, struct errmsg *why);
 
-/* list() of store/backend.h. Asks every master of a Cluster, each on its own connection.
- * LOCK_UNAVAILABLE if a master cannot be asked, or slots have no master, because the list would be
- * incomplete. */
+/* Implements list() of store/backend.h. Asks every master of a Cluster, each on its own connection.
+ * Returns LOCK_UNAVAILABLE if a master cannot be asked, or slots have no master, because the list
+ * would be incomplete. */
 enum lock_result redis_list_with(redis_open_node *open_node, struct redis_backend *redis,
                                  const struct listing *listing, struct bound bound,
                                  struct errmsg *why);

@@ -232,8 +232,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct bound boun
 
     for (;;) {
         enum lock_result result = run_once(redis, bound, why);
-        /* In TLS 1.3 a server rejects the client's certificate only after the handshake. The script
-         * has not run in that case. */
+        /* In TLS 1.3 a server rejects the client's certificate only after the handshake, but before
+         * it runs a script, so the script can be sent again. */
         if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn))
             continue;
         if (result != LOCK_OK)

@@ -2,11 +2,11 @@
  * Only the thread that uses the backend (redis/conn.c) uses this connection, and only during its
  * calls to the backend.
  *
- * Before dlock holds the lock or waits for it, dlock asks a Sentinel once and does not subscribe.
- * From then on the connection is subscribed to +switch-master. To ask, dlock sends UNSUBSCRIBE, the
- * question and SUBSCRIBE in one write, as in redis/subscribe.c. A message only means that the
- * master may have changed: dlock closes the connection to the old master, and the next call asks a
- * Sentinel.
+ * While dlock holds the lock or waits for it, this connection is subscribed to +switch-master.
+ * Before that, dlock only asks a Sentinel for the master once. To ask again, dlock sends
+ * UNSUBSCRIBE, the question and SUBSCRIBE in one write, as in redis/subscribe.c. A message only
+ * means that the master may have changed: dlock closes the connection to the old master, and the
+ * next call asks a Sentinel.
  *
  * Orders of events:
  *   1. The old master dies -> its connection ends, or the alarm (3.) ends the wait for a reply ->
@@ -64,7 +64,7 @@ struct redis_sentinel {
     struct redis_endpoint master;   /* according to the last answer */
     unsigned subscribed;            /* serial of the subscribed connection; 0: none */
     bool refuses[REDIS_HOSTS_MOST]; /* the Sentinels that refuse a subscription */
-    bool moved;                     /* the result of redis_sentinel_moved() */
+    bool moved;                     /* another server is the master now (redis_sentinel_moved()) */
     struct deadline tried;          /* when dlock last asked the Sentinels for notifications */
     int epoll_fd;                   /* -1 until it is needed */
 };
@@ -346,8 +346,8 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
     (void)redis_sentinel_hear(redis);
     bound = bound_within(bound, redis->settings.timeout);
     if (redis->conn.socket.fd >= 0)
-        redis_conn_read_messages(&redis->conn); /* if the connection has ended, redis_conn_open()
-                                                 * makes a new one */
+        redis_conn_read_messages(&redis->conn); /* closes a connection that has ended, so that
+                                                 * a new one is made */
     if (redis->conn.socket.fd < 0)
         return open_anew(redis, bound, why);
     set_alarm(redis);
@@ -432,8 +432,8 @@ enum lock_result redis_backend_ask_sentinel(struct backend *backend, int i,
     return result == LOCK_GONE ? LOCK_OK : result;
 }
 
-/* Adds a descriptor to the epoll set. If this fails, either the set already contains the
- * descriptor, or notifications are missing and polling finds the change. */
+/* Adds a descriptor to the epoll set. If this fails, the set already contains the descriptor, or
+ * there are no notifications and dlock finds changes by polling. */
 static void watch_fd(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};

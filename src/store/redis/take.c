@@ -168,8 +168,8 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
         read_grant(redis, request, before, lease))
         return LOCK_OK;
 
-    /* An uncertain take stays uncertain, because the server may still carry out the attempt that
-     * got no reply. */
+    /* If an earlier attempt got no reply, base.uncertain stays set, because the server may still
+     * carry out that attempt. */
     if (redis_reply_is(reply, "held", 3 + refused_fields.count + slots_fields.count) &&
         read_refused(redis, holder))
         return LOCK_HELD;
@@ -187,9 +187,9 @@ static enum lock_result read_take(struct redis_backend *redis, const struct lock
 
 /* --- asking -------------------------------------------------------------- */
 
-/* This process knows the hold of its own lock (how long other clients must be kept out), and sends
- * the rest of the hold. For the lock of another process it sends "", and the script uses the hold
- * that is stored with the lock. */
+/* For its own lock, this process sends how much longer other clients must be kept out
+ * (--hold-at-least). For the lock of another process it sends "", and the script uses the time that
+ * is stored with the lock. */
 static struct redis_call *begin_release(struct redis_backend *redis, const struct lease *lease,
                                         bool may_come)
 {
@@ -204,7 +204,8 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
         redis_command_add(&call->words, "");
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
-    /* Giving up a take that may not have happened does not count as a loss. */
+    /* Giving up a request for the lock, which may never have been granted, does not count as losing
+     * the lock. */
     if (lease->lost || lease->fence == 0)
         redis_command_add(&call->words, lease->lost ? "lost" : "");
     else
@@ -217,18 +218,18 @@ static struct redis_call *begin_release(struct redis_backend *redis, const struc
     return call;
 }
 
-/* If an attempt of the take got no reply, this release may reach the server before that attempt,
- * which was sent on another connection. The script must then be told that the take may still
- * arrive. Later attempts of the take do not change this. */
+/* If a request for the lock got no reply, this release may overtake it, because the two were sent
+ * on different connections. The script is therefore told that the request may still arrive, even if
+ * a later attempt was answered. */
 struct redis_call *redis_release_begin(struct redis_backend *redis, const struct lease *lease)
 {
     return begin_release(
         redis, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
-/* Releases the lock after the server has refused the greeting. The take was sent in the same write
- * as the greeting, so the server may have carried out the take in whatever database this connection
- * uses. */
+/* Releases the lock after the server has refused the greeting. The request for the lock was sent in
+ * the same write as the greeting, so the server may have granted it, in whatever database this
+ * connection uses. */
 static void undo_take(struct redis_backend *redis, const struct lock_request *request,
                       struct bound bound)
 {
@@ -242,8 +243,8 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
         (void)redis_script_send(redis, by_text, bound, &ignored);
 }
 
-/* Returns the word that tells the script what a refusal means. The first request only asks whether
- * the lock is free, later requests join the queue, and the last request gives up. */
+/* Returns the word that tells the script what this client does if it does not get the lock: it asks
+ * again ("asks"), it waits in the queue ("queues"), or it gives up ("timeout", "conflict"). */
 static const char *refusal_word(const struct lock_request *request, bool queues)
 {
     if (!request->last)
@@ -251,8 +252,8 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
-/* The TTL to request. Called after connecting, because the rest of a lease shrinks while dlock
- * connects. */
+/* The TTL to request. If other servers have already granted the lease, this is the rest of that
+ * lease. It shrinks while dlock connects, so this is called after connecting. */
 static struct duration ttl_now(const struct lock_request *request)
 {
     if (request->end.boot_ns == 0)
@@ -327,8 +328,8 @@ static struct redis_call *begin_take(struct redis_backend *redis,
  *
  * Neither an extension nor a release waits for replicas. If a failover loses an extension, the
  * lease is shorter, and the next check finds that out. If a failover loses a release, the lock
- * blocks other clients until the lease ends. Both are safe. But if a failover loses a take, two
- * clients can hold the same lock. */
+ * blocks other clients until the lease ends. Both are safe. But if a failover loses the lock
+ * itself, two clients can hold it. */
 
 /* The timeout of WAIT (ms). The server checks this timeout only every 100 ms (hz 10), and must
  * answer before this process stops waiting for the reply. The result is never 0, which would mean
@@ -355,12 +356,12 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
                        reply->integer, wanted);
 }
 
-/* Waits until as many replicas as the settings require have stored the take. Returns LOCK_OK then,
+/* Waits until as many replicas as the settings require have stored the lock. Returns LOCK_OK then,
  * or at once if the settings require none. Returns LOCK_UNAVAILABLE if too few replicas have stored
- * the take after three quarters of the remaining time. Otherwise returns LOCK_REFUSED or the
- * results of redis_conn_call(). After any failure the lock is still held, and the take is
- * uncertain: the next take with this request finds that this client already holds the lock, and
- * waits for the replicas again. A caller that gives up releases the lock. */
+ * it after three quarters of the remaining time. Otherwise returns LOCK_REFUSED or the results of
+ * redis_conn_call(). After any failure this client still holds the lock, and base.uncertain is set:
+ * the next attempt finds that the lock is already held, and waits for the replicas again. A caller
+ * that gives up releases the lock. */
 static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
                                        struct bound bound, struct errmsg *why)
 {
@@ -495,10 +496,10 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
         redis->place.touched |= strcmp(redis_reply_text(keys->element[i]), redis->key) == 0;
 }
 
-/* Reads a message to this waiter. "turn": its turn has come. "held MS": it is now the first in the
- * queue, and the lease of the holder ends in MS milliseconds. "seen": this waiter is among the
- * first NEAR_PLACES. Either another one of them has just asked, or this waiter has just become one
- * of them. */
+/* Reads a message to this waiter: "turn" (its turn has come), "held MS" (it is now the first in the
+ * queue, and the lease of the holder ends in MS milliseconds) or "seen" (it is among the first
+ * NEAR_PLACES waiters, and another one of them has just asked, or it has just become one of
+ * them). */
 static void hear_call(struct redis_place *place, const char *text)
 {
     enum { HELD_LEAST_MS = 10 }; /* a shorter time could make this waiter ask over and over */
@@ -521,8 +522,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
     if (redis->key == NULL)
-        return; /* take() was never called, so there is no waiter; the caller looks at the lock
-                 * anyway */
+        return; /* take() was never called, so no waiter needs this message */
     if (strcmp(channel, REDIS_INVALIDATE) == 0)
         hear_touch(redis, payload);
     else if (strcmp(channel, redis->place.wake) == 0)
@@ -549,8 +549,8 @@ struct call redis_listen(struct backend *backend)
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
-        /* A Cluster may have moved the lock to another node, where clients can notify the waiter
-         * only after it has sent a request there. */
+        /* Do not rely on notifications in a Cluster: if the lock moves to another node, clients
+         * there cannot notify the waiter until it has sent that node a request. */
         bool relies = callable && !place->attended && redis->url.topology != REDIS_CLUSTER &&
                       !redis_sentinel_is_unsubscribed(redis);
         place->unseen = relies && deadline_passed(place->look);

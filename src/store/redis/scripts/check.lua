@@ -16,7 +16,8 @@ if ARGV[3] and not no_meta and number(known.fence) < tonumber(ARGV[3]) then
     record.fence = ARGV[3]
     write_record(record, now_ms(), (lease_end(record)))
   end
-  -- As in take.lua, meta must not expire before this server's clock has passed the fence.
+  -- A fence is a time. As in take.lua, meta must not expire before this server's clock has passed
+  -- that time, because a later fence could then be lower.
   local kept = kept_ms(known.kept) + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
   if call('PTTL', meta) < kept then call('PEXPIRE', meta, whole(kept)) end
 end

@@ -1,4 +1,4 @@
--- What nearly all scripts need.
+-- Checks and functions that nearly all scripts need.
 
 -- include keys.lua meta.lua
 
@@ -17,7 +17,7 @@ end
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 if newer(known.format) then return newer(known.format) end
 
--- A text of format 1, encoded as a value on one line.
+-- Encodes a text from a record of format 1 as a value on one line.
 local function encoded(text)
   return (text:gsub('%%', '%%25'):gsub('%c', '?'))
 end
@@ -48,7 +48,8 @@ local function lines(record)
   return table.concat(text)
 end
 
--- The text of a record, for replies. Format 1 has a different name for the pid namespace.
+-- Returns the text of a record for a reply. A record of format 1 has another name for the pid
+-- namespace.
 local function said(record)
   record.pid_space = record.pid_space or record.space
   return lines(record)

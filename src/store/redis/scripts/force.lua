@@ -9,7 +9,8 @@
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
--- A key of another type may be another client's lock, but also an application's data.
+-- A key that is not a string is not removed, because it may hold an application's data instead of
+-- another client's lock.
 local kind = value == '' and (try('TYPE', lock).ok or 'value of another type')
 if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but a ' .. kind} end
 local now = now_ms()

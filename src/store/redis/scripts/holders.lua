@@ -8,7 +8,7 @@ local function pause_left(now)
   return math.min(ends, 9007199254740992) - now
 end
 
--- 'forced USER@HOST' if force.lua has removed this lease.
+-- Returns 'forced USER@HOST' if force.lua has removed this lease.
 local function forced_by(take, token)
   local by = past('forced', take, token)
   return by and 'forced ' .. by
@@ -74,9 +74,10 @@ local function last_to_end()
   return found[1], read_end(found[2])
 end
 
--- Returns how the lock stands for this token and take id ('': the take id is not compared).
--- "Meta's" is the record in meta, and "own" is the record at the key of this shared holder.
--- "Released or X" means 'released' if this take was released, and X otherwise.
+-- Returns whether the client with this token and take id ('': the take id is not compared) still
+-- has the lock, as in the last column of this table. "Meta's" is the record in meta, and "own" is
+-- the record at the key of this shared holder. "Released or X" means 'released' if this take was
+-- released, and X otherwise.
 --
 --   lock's value    record                                      standing
 --   the token       meta's, of another take                     released or other
@@ -147,7 +148,7 @@ local function say_ours(record)
   return {'ours', left, ends, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
 end
 
--- A shared holder's record outlives its lease by this time: if the holder dies, the record shows
+-- How long a shared holder's record outlives its lease: if the holder dies, the record shows
 -- the lost run. It must expire, because every record has its own key and old records would pile up.
 local LOST_KEPT_MS = 86400000
 
@@ -166,10 +167,9 @@ local function keep_holders(left)
   try('PEXPIRE', meta:sub(1, -5) .. 'slots', ms)
 end
 
--- Makes the lock's key last at least as long as the last lease, and up to half as long again. The
+-- Makes the lock's key last at least until all leases have ended, and up to half as long again. The
 -- margin keeps changes of the expiry rare, because the server notifies all shared holders of each
--- change. With `exactly`, the expiry is also shortened if the key would greatly outlast the last
--- lease.
+-- change. With `exactly`, an expiry that is far too late is made earlier.
 local function keep(now, last, exactly)
   local left, need = call('PTTL', lock), last - now
   if left >= need and not (exactly and left > 3 * need + 1000) then return end

@@ -1,4 +1,4 @@
--- The keys of a lock, and the functions that a plain take needs (take_plainly() in take.lua).
+-- The keys of a lock, and the functions that take_plainly() in take.lua needs.
 -- Nearly all scripts include this file first (embed.sh).
 --
 -- KEYS: lock, meta, own, holders, taken, counts, queue, waiters. A script gets only as many of

@@ -1,4 +1,5 @@
--- The contents of meta. This file and keys.lua are all that release_plainly() in release.lua needs.
+-- Reads and writes meta, the hash with what is known about the lock (keys.lua). This file and
+-- keys.lua are all that release_plainly() in release.lua needs.
 
 -- The fields that most scripts need. They are named one by one, because a loop would take longer
 -- than the command itself. Scripts that need more fields call learn(). A history without a run is
@@ -16,7 +17,8 @@ local function learn(...)
   for i, field in ipairs({...}) do known[field] = more[i] end
 end
 
--- The fields of a text with lines "NAME VALUE", each value percent-encoded (lock/fields.h).
+-- Returns the fields of a text whose lines have the form "NAME VALUE", with each value
+-- percent-encoded (lock/fields.h).
 local function fields_in(text)
   local fields, name, value, at = {}, nil, nil, 1
   while at do
@@ -46,7 +48,7 @@ local function past_with(list, id, token, text)
   return string.sub(line .. (known[list] or ''), 1, math.max(KEPT[list], #line))
 end
 
--- Writes fields of meta. If no take has given meta an expiry, sets one.
+-- Writes fields of meta. If the lock has never been taken, meta has no expiry yet, so one is set.
 local function write_meta(...)
   local reply = try('HSET', meta, ...)
   if known.fence == false then try('PEXPIRE', meta, whole(kept_ms(known.kept))) end

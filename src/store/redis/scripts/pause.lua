@@ -2,7 +2,8 @@
 --
 -- KEYS: all (store/redis/scripts/keys.lua)
 -- ARGV: for how long (ms; 0: end the pause), USER@HOST, why, id of the request
--- Returns {"done"}; {"none"}: there was no pause to end; {"unusable", key, what is wrong with it}
+-- Returns {"done"}, {"none"} if there was no pause to end, or {"unusable", key, what is wrong with
+--         it}
 
 -- include common.lua holders.lua queue.lua
 

@@ -1,5 +1,6 @@
--- The queue of waiters. To "call" a waiter means to send "turn" to its channel: it may take the
--- lock now. For a while after that, which is the waiter's turn, no other client may take the lock.
+-- The queue of waiters. To "ask" means to request the lock (take.lua). To "call" a waiter means to
+-- send "turn" to its channel: it may take the lock now. For a while after that, which is the
+-- waiter's turn, no other client may take the lock.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
 -- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this text;
@@ -102,8 +103,8 @@ local function write_waiter(it)
     table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
 end
 
--- True if the waiter has asked in the last `within` ms. A time in the future is ignored, because it
--- was written before the server's clock was set back.
+-- True if the waiter has sent a request in the last `within` ms. A time in the future is ignored,
+-- because it was written before the server's clock was set back.
 local function has_asked(waiter, now, within)
   return waiter.asked <= now and waiter.asked + within > now
 end
@@ -141,8 +142,8 @@ local function fits(waiter, now)
   return waiter.mode == 'shared' or number(held) < number(waiter.slots)
 end
 
--- Tells the waiter that it may take the lock now, and sets when its turn ends: for a waiter that
--- does not listen, when it should have asked again.
+-- Tells the waiter that it may take the lock now, and sets the end of its turn. A waiter that does
+-- not listen has until its next request is overdue.
 local function call_waiter(waiter, now)
   waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
   write_waiter(waiter)
@@ -150,8 +151,9 @@ local function call_waiter(waiter, now)
   return {id = waiter.id, ends = waiter.turn}
 end
 
--- Tells all waiters between the first and the asker at once that they may take the lock now. Each
--- must show now that it is alive, so that the asker does not have to wait for one after the other.
+-- Tells all waiters between the first one and the asker (the client that requests the lock) at once
+-- that they may take the lock now. Each must then show that it is alive, so that the asker does not
+-- have to wait for one after the other.
 local function call_before(asker, now)
   for _, id in ipairs(try('ZRANGE', queue, 1, NEAR - 1)) do
     if id == asker then return end
@@ -160,12 +162,13 @@ local function call_before(asker, now)
   end
 end
 
--- Sends "turn" to the first live waiter if that waiter has not got this message since it asked, and
--- its request is compatible with the current holders (fits()). If the request is not compatible,
--- the waiter gets the message only to show that it is alive: when another client asks, and the
--- waiter has not asked for REST_MS. If the asker finds that the first waiter has not got the
--- message although its request is compatible, or has to drop a waiter after its turn, other waiters
--- may be frozen, too, so all waiters before the asker get the message (call_before()).
+-- Sends "turn" to the first live waiter, unless it has got this message since its last request. If
+-- that request is compatible with the current holders (fits()), the waiter may take the lock now.
+-- If not, the waiter gets the message only to show that it is alive, and only if another client
+-- (the asker) requests the lock when the waiter has sent no request for REST_MS. If the asker finds
+-- that the first waiter has not got the message although its request is compatible, or has to drop
+-- a waiter after its turn, other waiters may be frozen, too, so all waiters before the asker get
+-- the message (call_before()).
 --
 -- Returns {id, ends, newer}: `id` is the waiter before the asker (nil: none, or unknown), `ends` is
 -- when that waiter's turn ends (nil: it has no turn), and `newer` is the reply of the script if the

@@ -144,8 +144,8 @@ local how, record = standing(token, id)
 -- release has already been carried out.
 if outside and past('requests', outside, '') then how, record = 'released', nil end
 if given_up then
-  -- With --owner other takes may have the same token. The lock belongs to one of these unless a
-  -- record shows that this take happened.
+  -- The lock belongs to another take with the same token (--owner), unless a record shows that it
+  -- belongs to this one.
   if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end

@@ -2,13 +2,14 @@
 
 -- include common.lua holders.lua queue.lua
 
+-- In these cases the lock must not be shown as free:
 -- The lock's key does not exist, but the lock cannot be taken either.
 if not value and no_meta then return {'unusable', meta, 'it is not a hash'} end
 if not value and not (number(known.fence) < 9007199254740991) then return {'unusable', meta, 'its fence has reached its maximum'} end
 
 local WAITERS_SHOWN = 20
 
--- Returns {token, rest of the lease (ms; -1: no expiry), rest of the hold (ms), record ('':
+-- Returns {token, rest of the lease (ms; -1: no expiry), rest of --hold-at-least (ms), record ('':
 -- unknown)}.
 local function owner_state(token, left, record, now)
   local hold = record and number(record.hold) or 0
@@ -73,8 +74,8 @@ local function state(now)
   local numbers = try('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(known[field], number(not numbers.err and numbers[i])) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
-  -- A run whose lease ended without a release was lost. Here it is only shown; the next take
-  -- records it.
+  -- A run whose lease ended without a release was lost. This is only reported here; the next client
+  -- that takes the lock records it.
   if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
   for _, holder in ipairs(list) do
     local record = holder.record

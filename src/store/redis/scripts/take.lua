@@ -224,10 +224,10 @@ end
 
 -- --- takes ---
 
--- If `record` is of the take whose reply was lost, that take did happen: returns its reply. Meta is
--- written again for WAIT, because WAIT counts only replicas that have the last write of the same
--- connection, and the take was written on another connection. If meta is gone (evicted), the mode
--- of this request is written.
+-- If `record` belongs to the take whose reply was lost, that take succeeded, so its reply is
+-- returned. Meta is written again for WAIT, because WAIT counts only replicas that have the last
+-- write of the same connection, and the take was written on another connection. If meta is gone
+-- (evicted), the mode of this request is written.
 local function taken_before(record)
   if not again or not record or record.take ~= id or record.released then return nil end
   local fence = record.fence or known.fence
@@ -320,10 +320,10 @@ local function ask_sharers()
     value = false
     return nil
   end
-  -- All holders of a lock have the same format.
+  -- All holders of a lock must have the same format, so a client with another format has to wait.
   local same = tonumber(known.format or 1) == FORMAT
   if last and same and mode == known.mode and slots == known.slots then return join(ends) end
-  -- Without the set, the lock's holders are unknown.
+  -- Without the set of holders, only the expiry of the lock's key is known.
   local left = last and ends - now or call('PTTL', lock)
   local _, holder = read_member(last or '')
   return refuse(left, left, last and read_record(holder_key(holder)), known.mode or 'shared')
