@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 /* Opens the backend for lock files in `dir` (NULL: the default). Each lock file contains a lease
- * record and is removed when the lock is released. LOCK_OK with *opened set, which the caller
- * closes with its close(); otherwise the results of lock_dir_open(). */
+ * record and is removed when the lock is released. On LOCK_OK, *opened is set, and the caller must
+ * call its close(). Otherwise returns a result of lock_dir_open(). */
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why);
 
 /* Opens the backend for --lock-file: the one file at `path`. dlock creates the file empty if it is
@@ -64,12 +64,12 @@ void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
 
 /* True if we may write to this open file: it is a regular file, belongs to our user and has a
  * single link. In a directory that all users may write to, another user may have created the file
- * first or, if the kernel allows that (fs.protected_hardlinks), have linked another of our files
- * there. */
+ * first, or may have made this name a hard link to another of our files, unless
+ * fs.protected_hardlinks prevents that. */
 bool lock_dir_may_write(const struct stat *status);
 
 /* Opens dlock's own file `.WHAT-UID`: read-only or, with `make`, read-write. `make` also creates
- * the file if it is missing. -1 with errno. */
+ * the file if it is missing. Returns -1 with errno on failure. */
 int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
 
 /* For warnings that should not appear on every run: true if this function last returned true at
@@ -89,7 +89,8 @@ struct fs_type {
     enum fs_kind kind;
 };
 
-/* The type of an open file's file system. False with errno. */
+/* Finds out the type of the file system that an open file is on. Returns false with errno on
+ * failure. */
 bool fs_type_of(int fd, struct fs_type *type);
 
 #endif

@@ -112,8 +112,8 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     return LOCK_OK;
 }
 
-/* Opens the directory, and creates it if it is missing. No process may be started meanwhile,
- * because it would inherit the umask of 0. Sets errno. */
+/* Opens the directory, and creates it if it is missing. Returns -1 with errno on failure. No
+ * process may be started during this call, because that process would inherit the umask of 0. */
 static int open_or_make(const char *path)
 {
     static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -225,8 +225,8 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
 
 /* --- the file system ------------------------------------------------------ */
 
-/* The magic numbers are from statfs(2) and linux/magic.h, the effects of flock(2) from its
- * NOTES. */
+/* The magic numbers are from statfs(2) and linux/magic.h. The manual page flock(2) describes, under
+ * NOTES, how flock(2) works on each file system. */
 static const struct {
     uint32_t magic;
     struct fs_type type;

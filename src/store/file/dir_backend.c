@@ -1,10 +1,11 @@
 /* Locks in a directory: which process does what to a lock file, and in which order.
  *
  * A lock is held if the kernel has it locked for a live process, or if a record without a process
- * (a detached lease, or --hold-at-least) has a deadline that has not passed. A process changes
- * records, places or the path only in the file's critical section (lock_file_enter()), after it has
- * verified there that the path still leads to the file. A process that only looks does not enter
- * the critical section.
+ * (a detached lease, or --hold-at-least) has a deadline that has not passed. A holder writes a
+ * record into the file, and locks its place: one or more bytes beyond the end of the file. A
+ * process changes records, places or the path only in the file's critical section
+ * (lock_file_enter()), after it has verified in it that the path still leads to the file. A process
+ * that only looks does not enter the critical section.
  *
  * The last process to leave removes the file, so that files do not pile up. A process that opened
  * the file before its removal has a file that no other process will ever find. Suppose that A
@@ -107,8 +108,8 @@ static bool is_done(const struct dir_backend *backend)
 
 /* --- is the request admitted? ------------------------------------------------ */
 
-/* True if dlock knows, without looking at all places, that the request may join the holders. False
- * if the user chose the token, because any holder may have the same token. */
+/* True if looking at one holder is enough to know that the request may join the holders. Always
+ * false if the user chose the token, because any other holder may have the same token. */
 static bool may_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -119,8 +120,8 @@ static bool may_join(const struct take *take)
            survey_admits(&backend->survey, request);
 }
 
-/* True if the holder that was found is reason enough to refuse the request. The other holders do
- * not matter if dlock neither shows them nor waits for them. */
+/* True if looking at one holder is enough to refuse the request: that holder conflicts with the
+ * request, and dlock neither shows the other holders nor waits for them. */
 static bool must_not_join(const struct take *take)
 {
     const struct lock_request *request = take->request;
@@ -149,8 +150,8 @@ static enum lock_result ask_once_per(const struct take *take)
     return LOCK_OK;
 }
 
-/* LOCK_OK: the lock is free for this request; LOCK_HELD; LOCK_CANCELLED; LOCK_UNAVAILABLE,
- * LOCK_INVALID with *why set. */
+/* Finds out whether the lock is free for this request. Returns LOCK_OK if it is, LOCK_HELD if it is
+ * not, LOCK_CANCELLED, or another result with *why set. */
 static enum lock_result survey_places(const struct take *take, bool in_section)
 {
     struct dir_backend *backend = take->backend;
@@ -192,8 +193,8 @@ static enum lock_result start_again(const struct take *take)
     return store_renew(&backend->store, take->why);
 }
 
-/* True if this waiter must not move to the new file yet, because earlier waiters must move
- * first. */
+/* For a waiter whose lock file was removed: true if it must not move to the new file yet, because
+ * earlier waiters must move first. */
 static bool yields(const struct take *take)
 {
     struct dir_backend *backend = take->backend;
@@ -271,11 +272,11 @@ static enum lock_result confirm(const struct take *take, int place)
     return result;
 }
 
-/* True if the flock(2) locks that keep us out all belong to holders that have not noticed their
- * release. Otherwise flock(1) may have locked the file as well. If other locks are released while
- * /proc/locks is read, the kernel may omit a lock (in up to one reading in 25), so several readings
- * must agree. In a container, the result is always false: there the kernel omits locks whose
- * process is not visible or has ended. */
+/* True if all flock(2) locks that keep us out belong to processes that have not noticed yet that
+ * another process released their lock. If false, flock(1) may have locked the file as well. If
+ * other locks are released while /proc/locks is read, the kernel may omit a lock (in up to one
+ * reading in 25), so several readings must agree. In a container, the result is always false: there
+ * the kernel omits locks whose process is not visible or has ended. */
 static bool is_held_by_released(const struct lock_file *file, const struct survey *survey)
 {
     enum { HOLDERS_MOST = 64, READINGS = 5 };
@@ -322,7 +323,8 @@ static enum lock_result take_in_section(const struct take *take)
     return result;
 }
 
-/* LOCK_GONE: the file or its directory was removed, before this attempt or during it. */
+/* Tries once to acquire the lock. LOCK_GONE: the file or its directory was removed before or during
+ * this attempt. */
 static enum lock_result try_once(struct take *take)
 {
     struct dir_backend *backend = take->backend;

@@ -55,8 +55,8 @@ struct exact_backend {
     int claim_fd;         /* the socket of our claim, while we hold the lock; -1: none */
 };
 
-/* How often to request the lock again and check the path: while a thread waits in the kernel's
- * queue, and without such a thread. */
+/* How often to request the lock again and check the path. The first interval applies while a thread
+ * waits in the kernel's queue, the second one when there is no such thread. */
 static const struct duration look_interval = {1 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
 
 static struct exact_backend *exact_of(struct backend *backend)
@@ -73,7 +73,8 @@ static enum lock_result invalid(const char *text, struct errmsg *why)
 
 typedef int attach_call(int fd, const struct sockaddr *address, socklen_t size);
 
-/* Opens a socket that is bound, or connected, to the claim's name; -1 if this fails. */
+/* Opens a Unix socket and, by calling `attach`, binds or connects it to an abstract name made of
+ * the file, the take id and the mode. Returns -1 on failure. */
 static int open_socket(attach_call *attach, int file_fd, const char *take_id, enum lock_mode mode)
 {
     char name[100];
@@ -92,10 +93,10 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     return fd;
 }
 
-/* Makes a claim for the lock on the open file, which this process holds. Returns the claim's
- * descriptor, or -1 if no claim can be made. If necessary, moves the file's descriptor to a higher
- * number than the claim's, so that the kernel closes the claim first. Other processes find the
- * claim until claim_end() or the holder's death. */
+/* Makes the claim: a listening socket by which the descendants of this process can see that it
+ * holds the lock. Returns the socket, or -1 if that fails. If necessary, moves the file's
+ * descriptor to a higher number than the socket's, so that the kernel closes the socket first when
+ * the process dies. The claim lasts until claim_end() or the death of the process. */
 static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
 {
     int fd = open_socket(bind, *file_fd, take_id, mode);
@@ -109,7 +110,8 @@ static int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
     return fd;
 }
 
-/* Empties the claim's queue of connections, to make room for other processes. */
+/* Accepts and closes the connections in the socket's queue, to make room for those of other
+ * processes. */
 static void claim_tidy(int fd)
 {
     struct deadline end = deadline_after(DURATION_MS(10));
@@ -126,9 +128,9 @@ static void claim_end(int *fd)
     fd_close(fd);
 }
 
-/* True if the listener is an ancestor of this process, even one that runs as another user, because
- * sudo(8) may run us under the lock. If the listener has ended, an ancestor may have reused its
- * pid, so the users must match as well. */
+/* True if the listener is an ancestor of this process. The ancestor may run as another user,
+ * because sudo(8) may run us under the lock. But if the listener has ended, an ancestor may have
+ * reused its pid, so the process with that pid must run as the listener's user. */
 static bool is_ancestor(const struct ucred *listener)
 {
     struct proc_ancestry at = {.next = getpid()};
@@ -198,11 +200,11 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
                        file->path, strerror(errno));
 }
 
-/* True if the process that acquired the lock still holds it. It must be the same process before and
- * after the check: the process may have ended and left the lock to others that have the file open,
- * and its pid may have been reused, even for this process. The holder may also be this process, if
- * it acquired the lock before it executed dlock; a lock that our thread has just acquired through
- * own_fd does not count. */
+/* True if the process that acquired the lock still holds it. Its start time must be the same before
+ * and after the check, because that process may have ended and left the lock to others that have
+ * the file open, and its pid may have been reused, even for this process. The holder may also be
+ * this process, if it acquired the lock before it executed dlock; a lock that our thread has just
+ * acquired through own_fd does not count. */
 static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
@@ -280,14 +282,15 @@ static void let_go(struct exact_backend *backend)
 {
     (void)blocking_stop(&backend->queued);
     claim_end(&backend->claim_fd);
-    /* Unlocks the file explicitly, because a guard that was killed a moment ago may keep it open
-     * for a little longer. */
+    /* Unlocks the file explicitly, because the command's guard process may keep the file open for a
+     * little longer, even if the guard was killed a moment ago. */
     if (backend->file.fd >= 0)
         (void)flock(backend->file.fd, LOCK_UN);
     lock_file_close(&backend->file);
 }
 
-/* LOCK_OK; LOCK_HELD, LOCK_CANT_CREATE with *why set. */
+/* Requests the lock or, if a thread waits for it, finds out whether that thread got it. Returns
+ * LOCK_OK, or LOCK_HELD or LOCK_CANT_CREATE with *why set. */
 static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -305,8 +308,8 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
                        "cannot lock %s: %s", file->path, strerror(error));
 }
 
-/* LOCK_GONE: the path leads to another file or to none. LOCK_UNAVAILABLE: it is unknown where the
- * path leads. */
+/* Tries once to acquire the lock. LOCK_GONE: the path leads to another file or to none.
+ * LOCK_UNAVAILABLE: it is unknown where the path leads. */
 static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -400,7 +403,8 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
     return lock_file_verify(&backend->file, why);
 }
 
-/* Does not fill in the end of the lease, which is unknown. */
+/* Finds out whether the lock is still held under the take id of the lease, and in which mode. The
+ * end of the lease remains unknown. */
 static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
                                     struct bound bound, struct errmsg *why)
 {
@@ -419,7 +423,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
     return lease->outside ? check_claim(backend, lease, bound, why) : check_own(backend, why);
 }
 
-/* The lease's deadline exists in this process only. */
+/* Changes the deadline in *lease only, because a --lock-file contains no deadline. */
 static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how,
                                      struct bound bound, struct errmsg *why)
 {
@@ -431,8 +435,9 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     return result;
 }
 
-/* If the path cannot be examined, the file stays open, so that another attempt can find out whether
- * the lock was lost. In any case the lock ends with the process. */
+/* Unlocks and closes the file. But if the path cannot be examined, the file stays open, so that
+ * another attempt can find out whether the lock was lost. In any case the lock ends with the
+ * process. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -480,8 +485,8 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     return result;
 }
 
-/* /proc/locks lists only holders on this host whose pid is visible in our pid namespace. This
- * function requests the lock, which fails if there are other holders. If the request succeeds, it
+/* /proc/locks lists only holders on this host whose pid is visible in our pid namespace. So this
+ * function requests the lock, which fails if there is any other holder. If the request succeeds, it
  * keeps other processes out for a moment. */
 static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
                                     struct errmsg *why)

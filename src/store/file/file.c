@@ -151,7 +151,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
 
 void lock_file_leave(const struct lock_file *file)
 {
-    /* Cannot fail: unlocking needs memory only if it splits a lock. */
+    /* Cannot fail: unlocking needs memory only if it splits a lock, and this does not. */
     (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1);
 }
 
@@ -301,7 +301,7 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     place->over = place->number % LOOK_UP == LOOK_UP - 1 &&
                   (deadline_passed(place->bound.until) || bound_is_cancelled(place->bound));
     if (place->over) {
-        place->number = places; /* it represents all remaining places */
+        place->number = places; /* *place stands for all remaining places */
         place->unreadable = true;
         place->known = false;
     } else if (place->number == place->own) {

@@ -38,12 +38,12 @@ struct record {
     int slot;  /* -1: none */
     int64_t fence;
     struct duration ttl;      /* the TTL that the holder requested */
-    struct deadline expires;  /* on the clock of the boot with the id holder.boot_id */
-    struct deadline hold;     /* same clock; keeps others out until then, even without a holder */
+    struct deadline expires;  /* end of the lease, on the clock of the boot holder.boot_id */
+    struct deadline hold;     /* until then, --hold-at-least keeps others out (same clock) */
     struct duration remember; /* how long to remember the run; 0: not at all, or already recorded */
     struct duration once_per; /* the period requested with --once-per: how long a success of this
                                * run must be remembered */
-    struct holder holder;     /* if its `kept` is set, the lock is released: only `hold` counts */
+    struct holder holder;     /* if holder.kept is set, the lock was released; only `hold` counts */
 };
 
 /* Fills in the record of a lock that is being acquired. */
@@ -121,7 +121,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
                                  struct errmsg *why);
 void lock_file_leave(const struct lock_file *file);
 
-/* Acquires a flock(2) lock in this mode. False with errno; EWOULDBLOCK: another process has one. */
+/* Locks the file with flock(2). False with errno; EWOULDBLOCK: another process's lock conflicts. */
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
 
 /* Locks the place, or all places for MODE_EXCLUSIVE. False if another process has locked one of
@@ -158,7 +158,7 @@ struct lock_place {
     struct record record;
 };
 
-/* Given as the number of a place, selects the record of a pause. */
+/* This place number stands for the record of a pause. */
 enum { LOCK_FILE_PAUSE = -1 };
 
 /* Reads the place's record. False with errno: 0 if there is no record, EBADMSG if the record is
@@ -170,8 +170,8 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why);
 
 /* Iterates over the places that may have a holder; lock_file_places() returns the start. The place
- * `own` (-1: none) is not read; it counts as unlocked and without a record. After the bound
- * or after a few seconds, the next place is the last, and is `unreadable`. False after the last. */
+ * `own` (-1: none) is not read; it counts as unlocked and without a record. When the time is over
+ * (a few seconds, or the bound), the next place is the last, and `unreadable`. False at the end. */
 struct lock_place lock_file_places(struct bound bound, int own);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
@@ -190,8 +190,8 @@ int lock_file_place_count(const struct lock_file *file);
  * is moved. */
 enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
 
-/* Returns an inotify(7) descriptor that becomes readable at the events for `use`: news_fd, or a new
- * descriptor if news_fd is -1. Returns -1 on failure. */
+/* Returns an inotify(7) descriptor that becomes readable when an event for `use` occurs: news_fd,
+ * or a new descriptor if news_fd is -1. Returns -1 on failure. */
 int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
 
 /* Closes the inotify descriptor and sets *news_fd to -1. Since Linux 6.9, the kernel closes it in
@@ -214,15 +214,15 @@ bool place_is_held(const struct lock_place *place, const char *boot_id);
  * lock, the holder died, or its lease, which belongs to no process, expired. */
 bool place_lost_run(const struct lock_place *place, const char *boot_id);
 
-/* When the lease or the hold on a place ends, as far as that is known. */
+/* The end of the lease or --hold-at-least that keeps this place held, as far as it is known. */
 struct deadline place_end(const struct lock_place *place);
 
 /* Describes the holder of a place that has a record. */
 void place_holder(const struct lock_place *place, const char *boot_id, struct holder *holder);
 
-/* A search for another process's lease, by its token and, if known, its take id. If the token has
- * several places, the search finds one that is held or, if none is held, the one that was acquired
- * last, which shows what became of the lease. */
+/* A search for another process's lease, by its token and, if known, its take id. If several records
+ * have the token, the search finds the record of a held place or, if there is none, the latest
+ * record, which shows what became of the lease. */
 struct lease_search {
     enum lock_result result; /* initially LOCK_GONE; then LOCK_OK, LOCK_RELEASED or LOCK_GONE */
     struct errmsg why;
@@ -254,19 +254,19 @@ void place_map_set(struct place_map *map, int place, bool taken);
 
 struct survey {
     int held;                      /* number of holders, not counting our own place */
-    int released;                  /* places that are still locked after a release from outside */
+    int released;                  /* places still locked although another process released them */
     struct lock_place first, last; /* the holders whose leases end first and last */
     struct place_map taken;        /* the places that are locked or held */
     bool acquired;                 /* there is a record of a detached lease */
     bool lost;                     /* there are records of lost runs (place_lost_run()) */
     bool unreadable;               /* for some places it is unknown whether they are held */
     bool same_token;               /* one of the holders has the token that was asked about */
-    struct pause pause;            /* `left` is 0 if there is none */
+    struct pause pause;            /* pause.left is 0 if the lock is not paused */
     int64_t newer;                 /* the format of a record that is newer than ours, or 0 */
     int free_place;                /* the lowest place that is neither locked nor held; -1: none */
 };
 
-/* Adds one more place. Places must be added in the order of their numbers. */
+/* Adds one more place to the survey. Places must be added in the order of their numbers. */
 void survey_add(struct survey *survey, const struct lock_place *place, const char *boot_id,
                 const char *token);
 
@@ -312,19 +312,19 @@ uint64_t turn_word(int64_t number, bool room, uint32_t ms);
 /* The lowest ticket number whose waiter has not lost its turn. */
 int64_t turn_floor(const struct turn *known);
 
-/* How long after a turn began the waiter at position `place` loses its own turn; the first waiter
- * is at 0. Later waiters lose theirs only if they have not looked at the queue during the turn;
- * each of them locks a byte to show that it has looked (queue.c). */
+/* How much time the waiter at position `place` (0: the first) has, counted from the start of the
+ * first waiter's turn. Then it loses its turn, unless it is a later waiter that has looked at the
+ * queue during this time. To show that it has looked, a waiter locks a byte (queue.c). */
 enum { TURNS = 2 };
 struct duration turn_length(int place);
 
 /* What a process writes into `turn` of struct memory_entry when it has found that the waiter `next`
  * comes before it. */
 enum turn_step {
-    TURN_LASTS,   /* nothing: it is the turn of `next` */
+    TURN_LASTS,   /* nothing, because it is the turn of `next` */
     TURN_BEGINS,  /* the turn of `next` begins now */
     TURN_PASSES,  /* all waiters before `next` have lost their turn */
-    TURN_IS_OVER, /* nothing yet: the turn of `next` is over, too; look at the waiter after it */
+    TURN_IS_OVER, /* undecided: the turn of `next` is over too, so look at the waiter after it */
 };
 struct waiter_seen {
     int place; /* position of `next` in the queue; 0: it is the first waiter */
@@ -348,7 +348,7 @@ enum turn_step turn_step(const struct turn *known, const struct waiter_seen *see
  * table only for once_per and for the fence, which all locks share. */
 enum { MEMORY_ENTRIES = 1024, RELEASES_KEPT = 6 };
 
-/* In every field, zero means "not yet", so that a file of zeros is an empty table. */
+/* Zero means that a field is not set, so a file of zeros is an empty table. */
 struct memory_entry {
     _Atomic uint64_t key; /* hash of the lock's key; 0: the entry is free */
     _Atomic int64_t used; /* wall clock, ms */
@@ -359,7 +359,7 @@ struct memory_entry {
     char owner[64]; /* the last owner's token; "" if it is too long */
     struct {
         _Atomic uint64_t token, take, forced; /* forced: 1 if --force-release was used */
-    } released[RELEASES_KEPT];                /* a ring, indexed by `releases` */
+    } released[RELEASES_KEPT];                /* a ring buffer, indexed by `releases` */
     char forcer[80];                          /* who used --force-release last; may be truncated */
 };
 
@@ -372,7 +372,7 @@ struct run_slot {
     int64_t kept_until; /* wall clock, ms */
     int64_t failures, runs;
     /* NUL-terminated strings: the key, the last run, the last success, its fencing token, and the
-     * time until which once_per needs that success. "": not kept, or unknown. */
+     * time until which once_per needs that success. A string is "" if it is unknown or not kept. */
     char text[976];
 };
 
@@ -420,8 +420,8 @@ struct run_slot *memory_slot(const struct memory *memory, const struct memory_en
 struct history_slot *memory_history(const struct memory *memory, const struct run_slot *slot,
                                     bool make);
 
-/* Iterates over the keys of the locks that remember a run; *number must be 0 initially. False after
- * the last. */
+/* Iterates over the keys of the locks that have a recorded run; *number must be 0 initially. False
+ * after the last. */
 bool memory_next_run(struct memory *memory, size_t *number, char key[LOCK_KEY_SIZE]);
 
 /* Counts a request that was granted after a wait of this length. */
@@ -514,8 +514,8 @@ enum lock_result store_open_file(struct store *store, struct lock_file *file, co
 void store_survey(struct store *store, const struct lock_file *file, const char *token, int own,
                   struct bound bound, struct survey *survey);
 
-/* Called in the critical section: if there are many places, record which of them are locked or
- * held, for store_survey_one(). */
+/* Called in the critical section. If there are many places, these functions record which of them
+ * are locked or held, for store_survey_one(). */
 void store_write_map(const struct lock_file *file, const struct survey *survey);
 void store_note_place(const struct lock_file *file, int place, bool taken);
 
@@ -599,11 +599,11 @@ struct waiter {
     bool hears;  /* news_fd reports events on the lock file that we wait for */
     struct ticket ticket;
     struct blocking behind; /* waits for the waiter before us to leave */
-    int64_t behind_number;  /* the number of that waiter */
-    int asked;     /* number of requests that the first waiter has made since a process last closed
-                    * the file; 0: no process has closed the file */
+    int64_t behind_number;  /* ticket number of the waiter that `behind` waits for */
+    int asked;              /* counts requests of the first waiter, starting at 1 whenever a process
+                             * closes the file; 0: no process has closed the file yet */
     bool notified; /* a process has closed the file since the last refusal; first waiter only */
-    struct deadline yields; /* until then, earlier waiters of a removed file go first; or 0 */
+    struct deadline yields; /* until then, earlier waiters of a removed file go first; 0: unset */
     struct call call;       /* what waiter_listen() returns next, unless an event occurs first */
 };
 
@@ -614,7 +614,7 @@ void waiter_ask(struct waiter *waiter, const struct lock_file *file, struct memo
                 const struct lock_request *request);
 
 /* After a refusal: joins the queue if necessary, and arranges that the waiter is woken. `ends` is
- * when the lock may become free. True if it is the first waiter. */
+ * when the lock may become free. Returns true if this is the first waiter. */
 bool waiter_wait(struct waiter *waiter, const struct lock_file *file, struct memory_entry *entry,
                  const struct lock_request *request, struct deadline ends);
 
@@ -631,8 +631,8 @@ bool waiter_yields(struct waiter *waiter, const struct lock_file *file,
 /* Implements listen() of struct backend. */
 struct call waiter_listen(struct waiter *waiter);
 
-/* Stops waiting in this file. The ticket itself is freed when the file is closed, or by
- * queue_leave(). */
+/* Ends the wait. The waiter's ticket stays locked in the file until the file is closed, or until
+ * queue_leave() frees it. */
 void waiter_stop(struct waiter *waiter);
 
 /* Frees the waiter's ticket, and the lock by which the waiter shows that it is alive (queue.c). */
@@ -675,7 +675,7 @@ static inline struct dir_backend *dir_backend_of(struct backend *backend)
     return (struct dir_backend *)(void *)backend;
 }
 
-/* Implement struct backend for the lock that we hold or, by its token, another process's lease. */
+/* Implement struct backend for our own lock, or for another process's lease, found by its token. */
 enum lock_result dir_check(struct backend *base, struct lease *lease, struct bound bound,
                            struct errmsg *why);
 enum lock_result dir_extend(struct backend *base, struct lease *lease, enum extend_how how,

@@ -101,7 +101,8 @@ static void fill_lease(struct lease *lease, const struct record *record)
     lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
 }
 
-/* LOCK_FILE_TO_CHANGE: extends the lease. LOCK_FILE_TO_LOOK: only looks, and ignores `how`. */
+/* With LOCK_FILE_TO_CHANGE, extends the lease. With LOCK_FILE_TO_LOOK, only looks at the lease, and
+ * ignores `how`. */
 static enum lock_result ask_outside(struct store *store, struct lease *lease,
                                     enum lock_file_use use, enum extend_how how, struct bound bound,
                                     struct errmsg *why)
@@ -123,11 +124,11 @@ static enum lock_result ask_outside(struct store *store, struct lease *lease,
     return result;
 }
 
-/* The record shows the release before the file is removed, because the removal wakes a holder that
+/* Marks the record as released before the file is removed, because the removal wakes a holder that
  * still has the file open, and that holder must be able to tell a release from a loss. If the
- * holder still has its place locked, it may be frozen, and waiters must not wait for it. The file
- * is then removed although waiters use it, and they start again with a new file. Otherwise the file
- * stays for the waiters. */
+ * holder still has its bytes of the file locked, it may be frozen, and waiters must not wait for
+ * it. In that case the file is removed even if there are waiters, and they start again with a new
+ * file. Otherwise the file stays for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct deadline hold,
                                 struct bound bound, struct errmsg *why)
 {
@@ -142,8 +143,8 @@ static enum lock_result give_up(struct store *store, struct outside *outside, st
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* If the caller acquired the lease itself, lease->hold may shorten the time for which others are
- * kept out; otherwise the hold that the holder requested applies. */
+/* If the caller acquired the lease itself, lease->hold may shorten the time for which
+ * --hold-at-least keeps others out. Otherwise the time in the record applies. */
 static enum lock_result release_outside(struct store *store, const struct lease *lease,
                                         struct bound bound, struct errmsg *why)
 {
@@ -194,8 +195,8 @@ static void adopt(struct lease *lease, struct deadline expires)
     lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
 }
 
-/* If the lock was released from outside, frees our place, because the release has promised the lock
- * to others. */
+/* If another process has released our lock, unlocks and closes our lock file, because other
+ * processes may now acquire the lock. */
 static enum lock_result after_look(struct dir_backend *backend, enum lock_result result)
 {
     if (result == LOCK_RELEASED)
@@ -219,8 +220,8 @@ enum lock_result dir_check(struct backend *base, struct lease *lease, struct bou
     return result;
 }
 
-/* Enters the critical section of our lock file, so that other processes change nothing there.
- * LOCK_OK; LOCK_UNAVAILABLE, LOCK_CANCELLED. */
+/* Enters the critical section of our lock file, so that no other process changes the file. Returns
+ * LOCK_OK, LOCK_UNAVAILABLE or LOCK_CANCELLED. */
 static enum lock_result enter_own(struct dir_backend *backend, struct bound bound,
                                   struct errmsg *why)
 {

@@ -41,7 +41,7 @@ static bool is_locked_by_others(const struct lock_file *file)
     return proc_locks_holders(file->fd, &open_file, &holder, 1) > 0;
 }
 
-/* Leaves out holders that acquired the lock after the holders were counted. */
+/* Describes the holders, except those that acquired the lock after the holders were counted. */
 static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
                         struct lock_state *state)
 {
@@ -60,7 +60,8 @@ static void fill_owners(const struct lock_file *file, const char *boot_id, struc
     state->locked = count > 0;
 }
 
-/* Only the mode and the slots of a waiter are known. */
+/* Fills in the mode and the slots of each waiter, and this host; nothing else is known about a
+ * waiter. Returns false if memory is short. */
 static bool fill_queue(const struct lock_file *file, struct lock_state *state)
 {
     struct ticket tickets[WAITERS_SHOWN];
@@ -144,8 +145,8 @@ static enum lock_result look_here(struct dir_backend *backend, const char *key,
     return result;
 }
 
-/* A lock that is free in this directory may be held in another default directory. A request for it
- * is then refused. */
+/* If the lock is free in this directory, finds out whether it is held in another default directory,
+ * because a request for the lock would then be refused. */
 static enum lock_result look_elsewhere(struct dir_backend *backend, struct lock_state *state,
                                        struct bound bound, struct errmsg *why)
 {
@@ -295,7 +296,7 @@ struct lister {
     struct dir_backend *backend;
     struct listing of;
     size_t visited;
-    bool ended; /* visit() has ended the listing */
+    bool ended; /* visit() has returned false, which ends the listing */
 };
 
 static bool is_name_of(const char *name, const char *key)
@@ -349,7 +350,7 @@ static bool add_key(const struct lister *lister, struct key_list *list, const ch
     return !asked_for || key_list_add(list, key);
 }
 
-/* Adds the keys of the directory's lock files. Sets errno. */
+/* Adds the keys of the directory's lock files. Returns false with errno on failure. */
 static bool add_files(const struct lister *lister, DIR *names, struct key_list *list)
 {
     char key[LOCK_KEY_SIZE];
@@ -365,8 +366,8 @@ static bool add_files(const struct lister *lister, DIR *names, struct key_list *
     }
 }
 
-/* Adds the keys of the locks that remember a run, whether or not they have a lock file. Sets
- * errno. */
+/* Adds the keys of the locks that have a recorded run, whether or not they have a lock file.
+ * Returns false with errno on failure. */
 static bool add_remembered(const struct lister *lister, struct key_list *list)
 {
     struct store *store = &lister->backend->store;
@@ -381,7 +382,7 @@ static bool add_remembered(const struct lister *lister, struct key_list *list)
     return true;
 }
 
-/* LOCK_OK with *list, which the caller frees. */
+/* Lists the keys of the locks in the directory. On LOCK_OK, the caller must free *list. */
 static NOT_INLINED enum lock_result find_keys(const struct lister *lister, struct key_list *list,
                                               struct errmsg *why)
 {

@@ -78,7 +78,7 @@ enum {
 struct memory_map {
     _Atomic uint64_t magic; /* 0: the file is new, and not yet a table */
     _Atomic int64_t fence;
-    _Atomic uint64_t allocated[PAGE_WORDS]; /* a bit for each page of runs, then of histories */
+    _Atomic uint64_t allocated[PAGE_WORDS]; /* a bit per page: first of runs, then of histories */
     uint64_t reserved[30 - PAGE_WORDS];
     struct memory_entry entries[MEMORY_ENTRIES];
     _Alignas(RUN_PAGE) struct run_slot runs[MEMORY_ENTRIES];
@@ -125,7 +125,8 @@ static bool is_whole(struct memory *memory)
     return memory->map != NULL && memory->size >= (off_t)TABLE_SIZE;
 }
 
-/* Sets errno; ENODATA: the file is too short. */
+/* Maps the file into memory; with `make`, enlarges the file first if necessary. Returns NULL with
+ * errno on failure: ENODATA if the file is too short. */
 static struct memory_map *map_file(int fd, bool make)
 {
     struct stat status;
@@ -169,8 +170,9 @@ static void remove_bad(const struct lock_dir *dir, int fd)
         (void)unlinkat(dir->fd, name, 0);
 }
 
-/* Sets errno. LOCK_GONE: there is no table, or the file is not a table (with `make`, it was
- * removed). LOCK_INVALID: the format is newer, and memory->newer is set. */
+/* Tries to open the table. Sets errno on failure. LOCK_GONE: there is no table, or the file is not
+ * a table (with `make`, the file was removed). LOCK_INVALID: the format is newer than ours, and
+ * memory->newer is set. */
 static enum lock_result try_open(struct memory *memory, const struct lock_dir *dir, bool make)
 {
     int fd = lock_dir_open_own(dir, "table", make);
@@ -364,7 +366,8 @@ struct memory_entry *memory_entry(struct memory *memory, const char *key, bool m
                    sizeof *entry - offsetof(struct memory_entry, takes));
             return entry;
         }
-        /* Meanwhile another process has begun this entry, or a different entry in this place. */
+        /* Another process has meanwhile created an entry for this key, or has used this entry for a
+         * different key. So the search is repeated. */
     }
     memset(&memory->none, 0, sizeof memory->none);
     return &memory->none;
@@ -587,7 +590,7 @@ static void write_run(const struct run_record *run, char text[RUN_TEXT_SIZE])
     text_copy(cut.command, COMMAND_SIZE, run->command);
     if (fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE) <= MOST)
         return;
-    cut.command[0] = '\0'; /* the command has control characters, which are too long when encoded */
+    cut.command[0] = '\0'; /* control characters make the encoded command too long */
     (void)fields_write_row(&run_fields, &cut, text, RUN_TEXT_SIZE);
 }
 

@@ -12,7 +12,7 @@
 struct flock_file {
     int fd;
     uint64_t device, inode;
-    bool asked; /* the device comes from the kernel, not from stat(2) */
+    bool asked; /* the kernel was asked for the device, which may differ from that of stat(2) */
 };
 
 struct flock_holder {

@@ -137,7 +137,8 @@ static bool find_any(const struct lock_file *file, int64_t from, int64_t to, str
     return found->number >= from && found->number < to; /* otherwise the lock is not a ticket */
 }
 
-/* The kernel may return any of the tickets; usually it returns the lowest. */
+/* Finds the ticket with the lowest number. The kernel may return any of the tickets, so the search
+ * is repeated below each ticket that it returns. Usually it returns the lowest one at once. */
 static bool find_first(const struct lock_file *file, int64_t from, int64_t to, struct ticket *first)
 {
     bool found = find_any(file, from, to, first);
@@ -388,7 +389,7 @@ static int await_leave(int fd, int64_t number)
     if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
         return errno;
     lock.l_type = F_UNLCK;
-    /* Cannot fail: unlocking needs memory only if it splits a lock. */
+    /* Cannot fail: unlocking needs memory only if it splits a lock, and this does not. */
     (void)fcntl(fd, F_OFD_SETLK, &lock);
     return 0;
 }
@@ -531,8 +532,8 @@ struct call waiter_listen(struct waiter *waiter)
     struct call call = waiter->call;
     int error;
 
-    waiter->call.now = false; /* reported only once, because the waiter requests the lock as soon as
-                               * it is reported */
+    waiter->call.now = false; /* is returned as true only once, because the caller then requests
+                               * the lock immediately */
     if (waiter->behind.running) {
         if (blocking_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL, DEADLINE_NEVER);

@@ -9,8 +9,8 @@
 
 /* --- one place ------------------------------------------------------------- */
 
-/* A holder whose place is locked counts, unless its record says that the lock was released from
- * outside. A hold (--hold-at-least) lasts even after the holder has ended or released the lock. */
+/* A locked place is held, unless its record says that another process has released the lock. With
+ * --hold-at-least, a place stays held even after its holder has ended or released the lock. */
 bool place_is_held(const struct lock_place *place, const char *boot_id)
 {
     const struct record *record = &place->record;
@@ -144,8 +144,9 @@ void survey_add(struct survey *survey, const struct lock_place *place, const cha
     survey->same_token |= place->known && strcmp(place->record.token, token) == 0;
 }
 
-/* True if the holders are known to have this mode. A record that cannot be read may have any mode.
- * The records of all holders have the same format. */
+/* True if the holders are known to have this mode. One record is enough to decide this, because all
+ * holders have the same mode, and their records the same format. If that record cannot be read, the
+ * mode is unknown. */
 static bool same_mode(const struct survey *survey, enum lock_mode mode, int slots)
 {
     const struct record *record = &survey->first.record;

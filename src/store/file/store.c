@@ -160,10 +160,11 @@ static struct pause read_pause(const struct lock_file *file, const char *boot_id
 
 /* --- the map of places --------------------------------------------------------- */
 
-/* The map of places is at the end of place 0. It has a bit for each place, which is set if the
- * place was locked or held at the last look. As soon as there are many places, the map is written
- * in the critical section of the lock file, so that most requests for the lock need not look at all
- * places. The map is only a hint: locks and records decide.
+/* Each holder has a place in the lock file: a record, and a byte that it locks. The map has a bit
+ * for each place, which is set if the place was locked or held at the last look. The map is stored
+ * after the record of place 0. As soon as there are many places, the map is written in the critical
+ * section of the lock file, so that most requests for the lock need not look at all places. The map
+ * is only a hint: locks and records decide.
  *
  *   A holder is killed -> its bit stays set -> the next look at all places finds that its place is
  *     free. Such a look takes place when the map shows no other free place, or when the number of
