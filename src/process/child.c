@@ -181,10 +181,10 @@ static void notice_exec(struct child *child)
         fd_close(&child->exec_fd);
 }
 
-/* If the command's process is killed during exec, the pipe ends as if exec had succeeded, but /proc
- * shows that the process has executed no program. If the command is no longer in /proc, the guard
- * of --tree may have reaped the command, but not yet reported how it ended. Then the result is not
- * known yet. */
+/* The pipe of exec_fd also ends if the command's process is killed during exec. In that case, /proc
+ * shows that the process has executed no program. If /proc no longer shows the command, the guard
+ * of --tree may have reaped it without having reported yet how it ended, so the result is still
+ * unknown. */
 bool child_judge_start(const struct child *child, bool *started)
 {
     struct proc_stat stat;
@@ -217,8 +217,8 @@ static void own_child_changed(struct child *child, int status)
     }
 }
 
-/* The order of the checks matters: if the command ends during the checks, and no debugger traces
- * it, the last check finds that it can be reaped, and child_reap() reaps it. */
+/* process_is_reapable() comes last: if the command ends during the checks, and no debugger traces
+ * it, child_reap() can reap it, and nothing has to be done here. */
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
@@ -260,7 +260,7 @@ void child_reap(struct child *child)
     while (more && drain_goes_on(&drain))
         more = reap_next(child);
     if (more)
-        raise(SIGCHLD); /* so that dlock reaps the rest at once */
+        raise(SIGCHLD); /* so that dlock reaps the remaining children at once */
 
     drain = (struct drain){0};
     while (child->plan->tree && drain_goes_on(&drain) &&
@@ -306,9 +306,9 @@ void child_signal(const struct child *child, int number)
         kill(child->pid, number);
 }
 
-/* If /proc shows no process, signals at least our own child. That child may be the guard of --tree.
- * The guard blocks stop signals, so a stop signal goes to the command. SIGKILL goes to the guard,
- * because a guard that outlives its tree may hang. */
+/* If /proc shows no process, signals at least our own child. With --tree, that child is the guard.
+ * The guard passes a stop signal on to the command. SIGKILL ends the guard itself, in case it
+ * hangs. */
 void child_signal_tree(struct child *child, int number, struct deadline until)
 {
     if (tree_signal(&child->tree, number, until).found > 0 || child->ended)
@@ -349,7 +349,7 @@ static bool is_from_others(const struct child *child, const struct signal_event 
     if (event->number == SIGCHLD)
         return false;
     if (event->sender == child->pid || event->sender == child->command)
-        return false; /* sent by the guard, which wakes dlock, or by the command */
+        return false; /* sent by the command, or by the guard to wake dlock */
     if (event->sender > 0 && tree_has(&child->tree, event->sender)) {
         say_verbose(child->plan->out, "%s was not passed on: the command itself sent the signal",
                     signame_format(event->number, name, sizeof name));
@@ -364,7 +364,8 @@ static void pass_on(struct child *child, const struct signal_event *event)
 
     if (child->ended || (event->typed && terminal_has_told(child, event->number)))
         return;
-    /* `fg` has also continued the command, but `kill -CONT` may have continued dlock alone. */
+    /* `fg` continues the command, too, but `kill -CONT` may have continued dlock alone. In that
+     * case, dlock must pass SIGCONT on. */
     bool again = event->number == SIGCONT && child->resumed;
     if (again)
         child->resumed = false;
@@ -426,7 +427,7 @@ void child_stop_with_command(struct child *child)
         return;
     bool follow = was_for_the_group(child, number);
     if (follow || deadline_passed(deadline_plus(child->stop_seen, stop_window)))
-        child->stopped_by = 0; /* dlock stops too now, or it is too late for that */
+        child->stopped_by = 0; /* forget the stop: dlock stops now, or stop_window is over */
     if (follow && is_stopped(child)) {
         child->resumed = true;
         signals_stop_here(number);

@@ -53,8 +53,8 @@
 
 enum { WAKE_UP = SIGUSR1 };
 
-/* The first and the longest interval at which a guard looks for processes while dlock lives, and
- * kills them after dlock has died. */
+/* Intervals that double from the first to the longest: between searches for processes while dlock
+ * lives (look_), and between attempts to kill them after dlock has died (kill_). */
 static const struct duration look_first = {100 * NS_PER_MS};
 static const struct duration look_most = {10 * NS_PER_S};
 static const struct duration kill_first = {5 * NS_PER_MS};
@@ -72,7 +72,7 @@ struct guard {
 };
 
 /* Kills the processes that /proc shows. If /proc shows none, kills at least the command of --tree,
- * because the kernel does not kill that command as long as the guard lives. */
+ * because the kernel would kill the command only when the guard ends. */
 static struct tree_count kill_tree(struct guard *guard)
 {
     struct tree_count killed = tree_signal(&guard->tree, SIGKILL, DEADLINE_NEVER);
@@ -116,8 +116,8 @@ void note_change(struct guard_page *page, int status)
     }
 }
 
-/* Sends dlock a byte, which means that the page has changed. If the socket is full, dlock already
- * has a byte to read. If dlock is gone, the guard's main loop notices that. */
+/* Sends dlock a byte to say that struct guard_page has changed. If the socket is full, dlock
+ * already has a byte to read. If dlock is gone, the guard's main loop notices that. */
 static void tell(const struct guard *guard)
 {
     (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -145,7 +145,7 @@ static bool reap(struct guard *guard)
         if (pid == guard->command)
             command_changed(guard, status);
     }
-    raise(SIGCHLD); /* so that the guard reaps the rest at once */
+    raise(SIGCHLD); /* so that the guard reaps the remaining children at once */
     return true;
 }
 
@@ -199,8 +199,8 @@ __attribute__((noreturn)) static void guard_tree(struct guard *guard, const stru
 }
 
 /* Waits until the guard has started the command's process, or has ended. A guard that cannot start
- * the process exits with the errno. The guard's byte only wakes dlock; the result is on the page,
- * which stays readable after the guard's end. Returns 0 or the errno. */
+ * the process exits with the errno. The byte from the guard only wakes dlock: the command's pid is
+ * read from struct guard_page, even if the guard has already ended. Returns 0 or the errno. */
 static int wait_for_command(struct child *child)
 {
     struct pollfd news = {.fd = child->guard_fd, .events = POLLIN};
@@ -253,7 +253,7 @@ int tree_guard_start(struct child *child, int exec_end)
 
 /* --- the guard beside the command ---------------------------------------- */
 
-/* False once dlock has ended. */
+/* Waits for the end of dlock, but no longer than `most`. Returns false once dlock has ended. */
 static bool wait_for_end(const struct guard *guard, struct duration most)
 {
     struct timespec timeout = {most.ns / NS_PER_S, most.ns % NS_PER_S};

@@ -38,11 +38,11 @@ struct child {
     bool ended;         /* the command has ended; with --tree, all its descendants too */
     bool childless;     /* dlock had no child of any kind at the last child_reap() */
     bool guard_lost;    /* the guard was killed, and the command with it; descendants may be left */
-    int status;         /* of waitpid(2), once the command has ended */
+    int status;         /* the command's status from waitpid(2), once the command has ended */
     int exec_error;     /* the errno for which the command was not executed, otherwise 0 */
 
     sigset_t told;              /* signals that dlock received, but not from the command */
-    bool resumed;               /* dlock has stopped with the command and was continued */
+    bool resumed;               /* dlock stopped together with the command, and was continued */
     struct deadline stop_asked; /* when the last SIGTSTP came, from any sender */
     struct deadline stop_seen;  /* when dlock saw the command's last stop */
 };
@@ -67,9 +67,9 @@ bool child_guard_orphans(struct child *child, const char *held);
  * reads what the guard has written, within the limits of struct drain. Never waits. */
 void child_reap(struct child *child);
 
-/* False if it is not known yet whether exec has succeeded. Otherwise *started says whether the
- * command started, as far as child_reap() has noticed. *started is false if a signal has already
- * ended the command, because that may have happened during exec. */
+/* Returns false if it is not known yet whether exec has succeeded. Otherwise *started says whether
+ * the command has started, judged by what child_reap() has found so far. *started is false if a
+ * signal has already ended the command, because that may have happened during exec. */
 bool child_judge_start(const struct child *child, bool *started);
 
 /* Notices that the command has ended even if a debugger that traces it has not reaped it yet. */
@@ -79,7 +79,7 @@ void child_find_unreaped(struct child *child);
 struct tree_count child_left(struct child *child);
 
 /* Sends the signal to the command and to every descendant of dlock that is found before `until`,
- * and continues the stopped ones; see tree_signal(). */
+ * and continues those that are stopped (see tree_signal()). */
 void child_signal_tree(struct child *child, int number, struct deadline until);
 
 /* Passes the signals that were sent to dlock alone on to the command, within the limits of struct
@@ -104,9 +104,10 @@ void process_kill_child(pid_t pid);
  * to the root directory, unless `keep_directory` is set because paths are relative. Closes all
  * descriptors that dlock was started with, except stderr.
  *
- * If stderr is a pipe that `target` does not have open, as in $(dlock --attach ... 2>&1), the
- * reader of the pipe would wait for this process. So our stderr is replaced by the target's stderr,
- * or by /dev/null if `target` is 0. False with errno set. */
+ * `target` is the process that --attach guards, or 0. If stderr is a pipe that the target does not
+ * have open, as in $(dlock --attach ... 2>&1), the reader of the pipe would wait until the daemon
+ * ends. So the daemon's stderr is replaced by the target's stderr, or by /dev/null if there is no
+ * target. Returns false with errno set on failure. */
 bool daemonize(pid_t target, bool keep_directory);
 
 #endif

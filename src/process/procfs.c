@@ -120,8 +120,9 @@ static bool is_zombie(const struct proc_stat *stat)
     return stat->state == 'X' || stat->state == 'Z';
 }
 
-/* After its end, the first thread of a process stays a zombie as long as other threads run. Other
- * threads become zombies if a debugger does not reap them. */
+/* A process has ended only if all its threads have. The first thread, once it has ended, stays a
+ * zombie as long as other threads run. Other threads become zombies if a debugger does not reap
+ * them. */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
 {
     struct pids threads = {0};
@@ -259,9 +260,8 @@ static int64_t namespace_number(const char *path)
     return number != NULL ? strtoll(number + 1, NULL, 10) : 0;
 }
 
-/* Source: time_namespaces(7). timens_offsets describes the namespace of future children. A process
- * that has created a time namespace may itself still be in the first one, so its own namespace is
- * checked first. */
+/* Source: time_namespaces(7). timens_offsets describes the time namespace of future children, so it
+ * must not be used if this process itself is still in the system's first time namespace. */
 static int64_t read_boot_offset(void)
 {
     static const int64_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */

@@ -17,15 +17,15 @@ struct signals {
 
 struct signal_event {
     int number;
-    /* sent by a terminal: to its foreground process group or, at a hangup, perhaps to the session
-     * leader alone */
+    /* true if a terminal sent the signal: to its foreground process group or, at a hangup, perhaps
+     * to the session leader alone */
     bool typed;
     pid_t sender; /* 0: the kernel (alarm(2), a limit), or a process in another pid namespace */
 };
 
-/* Blocks the signals that would end dlock, except ignored ones and those that report a fault
- * (SIGSEGV), and opens the descriptor that reports them. Also blocks SIGPIPE and SIGXFSZ, so that a
- * write fails instead. False with *why set. */
+/* Blocks the signals that would end dlock, and opens a descriptor that reports them. Does not block
+ * ignored signals, or signals that report a fault, such as SIGSEGV. Also blocks SIGPIPE and
+ * SIGXFSZ, so that a write fails instead. Returns false with *why set on failure. */
 bool signals_open(struct signals *signals, struct errmsg *why);
 
 /* Call this before a command runs: from now on the descriptor also reports SIGCHLD and the signals

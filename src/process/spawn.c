@@ -7,7 +7,7 @@
  * memory, but suspends dlock.) Who owns which part of that memory until exec has ended:
  *   the process   its stack and page->exec_errno. The process writes nothing else.
  *   dlock         the rest. dlock does not change what the process reads: the plan, PATH.
- *                 errno is dlock's too, so the process makes calls that can fail through raw().
+ *                 errno is dlock's too, so the process uses raw() for calls that can fail.
  *
  * Only the command's process keeps the write end of a pipe, and exec closes that end. So the pipe
  * ends when exec has succeeded, or when the process has ended in any way. child->exec_fd is the
@@ -53,10 +53,11 @@
 
 /* --- the command's process until exec --------------------------------------- */
 
-/* raw() makes a system call, and returns -errno if the call fails. The first two versions do not
- * change errno. The third version may. It is for other processors, and for sanitizers, which keep
- * more state for each thread. With the third version, fork(2) creates the process, so the process
- * has its own errno. */
+/* raw() makes a system call, and returns -errno if the call fails. The versions for x86-64 and
+ * AArch64 do not change errno, which the process shares with dlock. The last version, for other
+ * processors and for sanitizers (which keep more state for each thread), changes errno. That is
+ * harmless, because a process created by fork(2) has its own errno, and the last version is only
+ * used with fork(2). */
 #if defined __x86_64__ && defined __LP64__ && !defined SANITIZED
 enum { CAN_SHARE = true };
 static long raw(long number, long a, long b, long c)
@@ -169,8 +170,8 @@ __attribute__((noreturn)) static int become(void *data)
     _exit((int)status_of_exec(error));
 }
 
-/* Falls back to fork(2) if memory cannot be shared: some sandboxes forbid that, and valgrind does
- * not support it. */
+/* Falls back to fork(2) if memory cannot be shared, which some sandboxes forbid and valgrind does
+ * not support. */
 pid_t spawn(const struct command *plan, struct guard_page *page)
 {
     pid_t pid = -1;
@@ -245,7 +246,8 @@ static bool has_open(pid_t target, const struct stat *file)
     return false;
 }
 
-/* True if a reader of our stderr would wait for this process. */
+/* True if our stderr is a pipe or socket that the target does not have open, so that its reader
+ * would wait until this process ends. */
 static bool is_waited_for(pid_t target)
 {
     struct stat file;

@@ -30,13 +30,14 @@
 enum {
     DEPTH_MOST = 128,  /* deeper than any intended tree; limits the stack, because a walk is
                         * recursive */
-    FREEZE_MOST = 200, /* after so many walks, kills a tree even if it is still growing */
-    FIND_MOST = 4,     /* after so many walks, signals a tree even if it is still growing */
-    LEFT_MOST = 10,    /* the most walks that look for remaining processes */
+    FREEZE_MOST = 200, /* the most searches before a kill, even if the tree is still growing */
+    FIND_MOST = 4,     /* the most searches before another signal, even if the tree is still
+                        * growing */
+    LEFT_MOST = 10,    /* the most searches for remaining processes */
 };
 
-/* Before a stop signal, tree_signal() starts walks only during this time. The last walk may end
- * later. */
+/* Before a signal other than SIGKILL, tree_signal() repeats its search for processes only within
+ * this time. The last search may end later. */
 static const struct duration find_limit = {10 * NS_PER_MS};
 
 /* A member of another process's tree. */
@@ -81,7 +82,8 @@ static bool is_own(const struct tree *tree)
 
 /* --- one process --------------------------------------------------------- */
 
-/* True if a walk can open what it must read next: a list of threads, and a file of one thread. */
+/* True if two more descriptors can be opened. A walk needs them for a list of threads and for a
+ * file of one thread. */
 static bool can_open_two(int fd)
 {
     int first = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -203,9 +205,9 @@ static bool is_child_of(const struct walk *walk, const struct parent *parent,
            (is_own(walk->tree) && child->parent == walk->self);
 }
 
-/* /proc may hide a child that runs with the rights of another user (hidepid=), though this
- * process may signal it. If the child is listed both before and after it was pinned, the
- * pidfd is the child's, or belongs to a process that has ended. */
+/* With hidepid=, /proc may hide a child that runs as another user, even if this process may signal
+ * the child. The list of children contained `pid` before the pidfd was opened. If the list still
+ * contains it, the pidfd belongs to the child, or to a process that has ended. */
 static bool is_hidden_child(const struct parent *parent, pid_t pid, int pidfd)
 {
     struct pids again = {0};
@@ -273,7 +275,8 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     struct pids children = {0};
 
     if (parent->depth >= DEPTH_MOST)
-        return; /* a later walk finds the children once processes above them have ended */
+        return; /* too deep: a later walk finds the children, once processes above them have
+                 * ended */
     proc_children_list(parent->pid, parent->threads, &children);
     for (size_t i = children.count; i > 0; i--)
         visit(walk, children.list[i - 1], parent, 0);

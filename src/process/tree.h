@@ -18,7 +18,8 @@
 #include <sys/types.h>
 
 struct tree {
-    struct process_id head; /* pid 0: this process; it does not itself belong to the tree */
+    struct process_id head; /* the root of the tree; pid 0: this process, which is not itself in the
+                             * tree */
     struct pids except;     /* processes that, with their descendants, do not belong to the tree */
     pid_t guard;            /* a process outside the tree whose descendants belong to the tree; 0:
                              * none */
@@ -28,24 +29,23 @@ struct tree {
     struct tree_member *members;
     size_t count, room;
 
-    /* Descriptors reserved for a walk. Under a low limit (ulimit -n), all other descriptors may be
-     * in use, and without these a walk would treat a process that it cannot read as ended. -1: not
-     * reserved. */
+    /* Descriptors that are kept in reserve and closed before a walk; -1: none. Under a low limit
+     * (ulimit -n), a walk might otherwise have no descriptor left to read a process, and would
+     * regard the process as ended. */
     int spare[3];
 };
 
 #define TREE_OWN ((struct tree){.spare = {-1, -1, -1}})
 
 /* Opens the tree of the process `head`, or of this process if head.pid is 0. Children that this
- * process already has do not belong to its tree: the program that executed dlock in its place may
- * have started them. (When they end, their own children become dlock's, and dlock cannot tell those
- * from the command's.) Reserves descriptors until the first tree_signal(). False with errno set;
- * call tree_close() even then. */
+ * process already has do not belong to its tree: a program may have started them before it replaced
+ * itself with dlock by exec. (When such a child ends, its own children become children of dlock,
+ * and dlock cannot tell them from descendants of the command.) Reserves descriptors until the first
+ * tree_signal(). Returns false with errno set on failure; call tree_close() even then. */
 bool tree_open(struct tree *tree, struct process_id head);
 void tree_close(struct tree *tree);
 
-/* Makes this the tree of another process, with the same exceptions. False if memory is
- * short. */
+/* Makes this the tree of another process, and keeps tree->except. False if memory is short. */
 bool tree_follow(struct tree *tree, struct process_id head);
 
 void tree_free_spare(struct tree *tree);
@@ -63,7 +63,8 @@ bool tree_has(const struct tree *tree, pid_t pid);
 /* The processes that a walk over the tree found alive. */
 struct tree_count {
     int found;
-    int ended;   /* had ended when the walk reached them; their children may have been missed */
+    int ended;   /* processes that had ended when the walk reached them; their children may have
+                  * been missed */
     pid_t first; /* one of those found, or 0 if there is none */
     bool known;  /* false: there is no /proc to walk. In that case, pid 1 of a pid namespace signals
                   * all other processes in the namespace. */

@@ -58,18 +58,18 @@ static struct call quorum_listen(struct backend *backend)
 
 enum purpose { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-/* How long to wait for the slow servers if they should carry out the request, too. LOCK_GONE counts
- * as an answer too: it means that the server has no pause to end. */
+/* How long to wait for the slow servers, if a request should reach all servers. LOCK_GONE also
+ * counts as an answer: it means that the server has no pause to end. */
 static struct duration judge_slow(const struct quorum *quorum)
 {
     int answers = quorum_count_round(quorum, RESULT_OK | RESULT_PAST);
     return answers >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
-/* Returns on how many servers the owner has the lock. Also sets the owner's fence and TTL from all
- * of these servers, because a single one may be wrong. Its fence may be too low (still the one from
- * the take) or too high (one from before the server joined). A server that joined later has a
- * shorter TTL. */
+/* Returns the number of servers on which the owner has the lock. Also sets the owner's fence and
+ * TTL from all of these servers, because the values on a single server may be wrong: the fence may
+ * be too low (not raised yet) or too high (left from before the server granted the lock), and the
+ * TTL is too short if the server granted the lock later than the others. */
 static int fill_owner(const struct quorum *quorum, struct lock_owner *owner)
 {
     int64_t fences[QUORUM_MOST];
@@ -105,8 +105,8 @@ static bool has_owner(const struct quorum *quorum, int least)
 }
 
 /* An owner is shown if it has the lock on at least *least servers. Lowers *least if no owner has
- * that many, although the lock is not free. LOCK_UNAVAILABLE: an owner may also have the lock on
- * servers that do not answer, so the lock must not be reported as free. */
+ * that many servers, but the lock must not be reported as free. Returns LOCK_UNAVAILABLE if an
+ * owner may complete its majority with servers that do not answer. */
 static enum lock_result judge_owners(struct quorum *quorum, enum purpose purpose, int *least,
                                      struct errmsg *why)
 {
@@ -148,8 +148,9 @@ static int64_t newest_ms(const struct run_record *run)
     return run->began_ms > run->end.ended_ms ? run->began_ms : run->end.ended_ms;
 }
 
-/* True if the run took place. A run begins on a majority. If fewer servers know a run that ended
- * without a release, they only granted the lock, and it was given back. */
+/* True if the run took place. A run begins only after a majority has granted the lock. So if only a
+ * minority knows of a run that ended without a release, the run never began: these servers granted
+ * the lock, and the client gave it back. */
 static bool has_run(const struct quorum *quorum, const struct run_record *run)
 {
     int same = 0;
@@ -161,9 +162,10 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
     return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
-/* A server that was down has missed some runs. So the last success is the newest one, with the
- * counts of the server that knows of the most runs since that success. The last run is the newest
- * one by the hosts' clocks, with the longest history among the servers that know of that run. */
+/* A server that was down has missed some runs, so all servers are compared. The last success is the
+ * newest one that any server knows. Its counts come from the server that knows of the most runs
+ * since then. The last run is the newest one by the hosts' clocks. The history is the longest one
+ * among the servers that know of this run. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
@@ -184,14 +186,15 @@ static struct run_memory find_memory(const struct quorum *quorum)
         newest.last = last->last;
         memcpy(newest.history, last->history, sizeof newest.history);
     }
-    /* If a host's clock was slow, the last run may seem older than the last success. */
+    /* If a host's clock was slow, the last run may seem older than the last success. In that case,
+     * the success counts as the last run. */
     if (newest_ms(&newest.success) > newest_ms(&newest.last))
         newest.last = newest.success;
     return newest;
 }
 
-/* The best informed server is the one that knows the most owners that are shown. Of several such
- * servers, it is the one with the highest fence. */
+/* Returns the state from the server that knows the most owners who have the lock on at least
+ * `least` servers. Of several such servers, chooses the one with the highest fence. */
 static struct lock_state *best_informed(struct quorum *quorum, int least)
 {
     struct lock_state *best = &quorum->members[0].state;
@@ -208,8 +211,8 @@ static struct lock_state *best_informed(struct quorum *quorum, int least)
     return best;
 }
 
-/* Moves the state of the best informed server to *to, except for what all servers decide
- * together. */
+/* Moves the state of the best informed server to *to. The runs, the owners and the pause are taken
+ * from all servers together. */
 static void show(struct quorum *quorum, int least, struct lock_state *to)
 {
     struct lock_state *best = best_informed(quorum, least);
@@ -246,9 +249,9 @@ static enum lock_result ask_remove(struct quorum_member *member, void *about, st
     return member->store->force_release(member->store, *key, &member->state, bound, &member->why);
 }
 
-/* A removal shows every owner, even one that has the lock on only one server. For each key of a
- * list, asks only the servers that have answered so far, so that a server that hangs does not delay
- * every key. */
+/* LOOK_REMOVE shows every owner, even one that has the lock on only one server. LOOK_LIST is for
+ * each key of a list, and asks only the servers that have answered so far, so that a server that
+ * hangs does not delay every key. */
 static enum lock_result look(struct quorum *quorum, const char *key, enum purpose purpose,
                              struct lock_state *to, struct bound bound, struct errmsg *why)
 {
@@ -398,9 +401,9 @@ static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_
            strcmp(a->path, b->path) == 0;
 }
 
-/* Databases of one server count as one server, because they fail together. A server with two names
- * is recognized only at the take: the request under the second name finds the key of the request
- * under the first name. */
+/* Two databases of one server count as one server, because they fail together. Two names of one
+ * server are noticed only when the lock is requested: the request under the second name finds the
+ * key that the request under the first name has set. */
 static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
 {
     for (int i = 0; i < a->host_count; i++)

@@ -27,8 +27,8 @@
  *     asks again after a random time, which is longer after each split in a row. The servers keep
  *     no queues, because their orders would differ, and the first waiter on one server could block
  *     the first waiter on two others forever.
- *   A client has the lock on some servers, and other servers have not answered, which may complete
- *     its majority or be down -> the servers that have not answered get as long again as the others
+ *   A client has the lock on some servers, and other servers have not answered: they may still
+ *     complete its majority, or they may be down -> these servers get as long again as the others
  *     took, and longer after each split in a row. So a server that hangs does not hold up all
  *     contenders, and a distant server can still answer. A client that asks only once waits at
  *     least a second.
@@ -68,14 +68,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The pause between two attempts to make a server join, and before the first attempt if the server
- * has lost the lock. */
+/* The pause between two attempts to make a server grant the lock again, and before the first
+ * attempt after the server has lost the lock. */
 static const struct duration join_interval = {1 * NS_PER_S};
 
 /* --- owed takes ---------------------------------------------------------- */
 
-/* Records that the last take on this server must be released, unless an earlier take there already
- * has to be released. */
+/* Records that the last request for the lock on this server must be released, unless an earlier
+ * request already has to be released. */
 static void owe(struct quorum_member *member)
 {
     if (member->standing != MEMBER_OWES) {
@@ -113,8 +113,8 @@ static struct duration judge_settle(const struct quorum *quorum)
     return quorum_rounds(quorum, 2, DURATION_MS(100));
 }
 
-/* Releases the lock on every server where this client may have it, or where a take may still
- * arrive. */
+/* Releases the lock on every server where this client may have it, or where a request for it may
+ * still arrive. */
 static void give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 {
     FOR_MEMBERS (member, quorum) {
@@ -144,10 +144,11 @@ static enum lock_result take_on(struct quorum_member *member, const struct lock_
     return result;
 }
 
-/* The holder's take id shows whether a take of this backend acquired the lock. (This process may
- * also hold the lock from before: with --attach, or because dlock has executed another dlock.) If
- * an earlier take arrived late and acquired the lock, the holder must not pass for an ancestor that
- * holds the lock. If the current take acquired the lock, two URLs lead to the same server. */
+/* If the lock is held, the holder's take id shows whether a request of this backend acquired it. If
+ * an earlier request arrived late and acquired it, clears the holder, which must not pass for an
+ * ancestor of this process. If the current request acquired it, two URLs lead to the same server.
+ * (A lock that this process has held from before, with --attach or because dlock has executed
+ * another dlock, has a different take id.) */
 static enum lock_result ask_take(struct quorum_member *member, void *about, struct bound bound)
 {
     (void)about;
@@ -175,16 +176,18 @@ static struct duration grace(const struct quorum *quorum, struct duration least,
     return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
 }
 
-/* How many times to double a duration: once for each split in a row. */
+/* How many times to double a duration: once for each consecutive refusal in which no client had a
+ * majority, up to a limit. */
 static int doublings(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
     return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
 }
 
-/* While this client waits for the slow servers, the servers that have granted the lock to this
- * client block other clients. But a request that asks only once must not be denied the lock just
- * because a server is far away. */
+/* How long to wait for the slow servers if no client has a majority yet. The time is short, because
+ * the servers that have granted the lock to this client block other clients meanwhile. A client
+ * that asks only once waits longer, because it must not be denied the lock just because a server is
+ * far away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     bool asks_once = quorum->takes == 1 && quorum->request.last;
@@ -257,8 +260,8 @@ static struct duration judge_raise(const struct quorum *quorum)
     return enough ? quorum_rounds(quorum, 2, DURATION_MS(20)) : QUORUM_WAITS;
 }
 
-/* Gives the highest fence to a majority. LOCK_OK: a majority has it, usually since the take.
- * LOCK_HELD: the lock has been removed since the take. */
+/* Makes sure that a majority has the highest fence, which it usually has already. LOCK_OK: a
+ * majority has it. LOCK_HELD: the lock was removed after this client had acquired it. */
 static enum lock_result raise_fences(struct quorum *quorum, struct lease *lease, struct bound bound,
                                      struct errmsg *why)
 {
@@ -318,7 +321,7 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     }
     if (most < quorum->need)
         *holder = (struct holder){.shares = holder->shares && most > 0};
-    FOR_MEMBERS (member, quorum) { /* a server that was down has missed some runs */
+    FOR_MEMBERS (member, quorum) { /* a server that was down knows of fewer runs */
         if (member->result == LOCK_HELD && member->holder.typical.runs > holder->typical.runs)
             holder->typical = member->holder.typical;
     }
@@ -340,7 +343,7 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* --- take ---------------------------------------------------------------- */
 
-/* The servers of a quorum keep no queue, so only the last request tells them that this client has
+/* The servers of a quorum keep no queue, so only a client's last request says that the client has
  * waited. If the release of an earlier lease got no answer, that lease may still exist, so it must
  * be released again. */
 static void begin_take(struct quorum *quorum, const struct lock_request *request)
@@ -389,7 +392,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
     if (result == LOCK_OK) {
         lease_begin(lease, &quorum->request, before, lease->fence);
-        FOR_MEMBERS (member, quorum) /* no lease may end after the one that counts from `before` */
+        FOR_MEMBERS (member, quorum) /* no lease may last longer than its TTL after `before` */
             lease_cut(&member->lease, lease->deadline);
         lease->deadline = quorum_deadline(quorum);
         return LOCK_OK;
@@ -404,10 +407,10 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 
 /* --- joining ------------------------------------------------------------- */
 
-/* Asks a server without the lock to grant it too. If the answer to an earlier attempt was lost, the
- * server recognizes the take id. The lease ends there when it ends on the other servers. The time
- * for connecting and for releasing an earlier take must not extend the lease, which would otherwise
- * grow each time a server forgets it. */
+/* Asks a server that does not have the lock to grant it, too. If the answer to an earlier attempt
+ * was lost, the server recognizes the take id. The lease must end on this server when it ends on
+ * the others, however long it takes to connect or to release an earlier request. Otherwise the
+ * lease would grow each time a server forgets it. */
 static enum lock_result join(struct quorum_member *member, void *about, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -433,12 +436,14 @@ static enum lock_result join(struct quorum_member *member, void *about, struct b
     member->lease = taken;
     lease_cut(&member->lease, lease->deadline);
     member->lease.ttl = lease->ttl; /* the TTL for a later extension */
-    member->lease.set = lease->set; /* the join was only for the rest of the lease */
+    member->lease.set = lease->set; /* as on the other servers, although only the rest of the lease
+                                     * was requested */
     return LOCK_OK;
 }
 
-/* The caller's answer does not depend on members that join, so they only get the time for
- * connecting, for releasing an earlier take, and for the new take. */
+/* How long to wait for servers that are asked to grant a lease that other servers already grant:
+ * only the time to connect, to release an earlier request, and to carry out the new one. The
+ * caller's result does not depend on these servers. */
 static struct duration judge_join(const struct quorum *quorum)
 {
     return quorum_rounds(quorum, 6, DURATION_MS(200));
@@ -485,7 +490,7 @@ static void adopt(struct quorum *quorum, const struct lease *lease)
 
 /* Records which servers have lost the lease, and ends the lease there. A client that removes the
  * lock everywhere does not reach all servers at the same moment. So a server that has just lost the
- * lock is not asked at once to take it again: otherwise the lock would never be lost. */
+ * lock is not asked at once to grant it again: otherwise the lock could never be removed. */
 static void forget_lost(struct quorum *quorum, const struct lease *lease)
 {
     FOR_MEMBERS (member, quorum) {
@@ -522,7 +527,7 @@ static enum lock_result ask_lease(struct quorum *quorum, struct quorum_question 
     question.who = quorum_members(quorum, MEMBER_GRANTS);
     bool cancelled = quorum_round(quorum, &question, bound);
     quorum_learn_pace(quorum);
-    quorum_note(quorum, false); /* also notes a member that does not grant the lease yet */
+    quorum_note(quorum, false); /* also notes servers that have not granted the lease again yet */
 
     enum lock_result result = quorum_verdict(quorum, question.who, cancelled, why);
     forget_lost(quorum, lease);
@@ -558,9 +563,9 @@ static enum lock_result ask_extend(struct quorum_member *member, void *about, st
     return store->extend(store, &member->lease, extension->how, bound, &member->why);
 }
 
-/* No process checks a detached lock. So an extension gives the lock to the servers that have come
- * back without it, with what the other servers know about the holder. Nothing changes on a server
- * where another client holds the lock, or that a release has reached. */
+/* No process checks a lock of --acquire. So an extension also gives the lock to servers that have
+ * come back without it, with what the other servers know about the holder. Nothing changes on a
+ * server where another client holds the lock, or where the lock has been released. */
 static void give_detached(struct quorum *quorum, struct lease lease, struct bound bound)
 {
     struct lock_state state;
@@ -572,7 +577,8 @@ static void give_detached(struct quorum *quorum, struct lease lease, struct boun
 
     const struct lock_owner *owner = lock_state_owner(&state, lease.token);
     if (owner != NULL && owner->holder.detached) {
-        token_make(quorum->take_id); /* new, because the original take may be given up there */
+        token_make(quorum->take_id); /* a new id, because a server may refuse the original request
+                                      * as withdrawn */
         quorum->request = (struct lock_request){
             .name = lease.name,
             .key = lease.key,
@@ -598,7 +604,8 @@ enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enu
 {
     struct quorum *quorum = quorum_of(backend);
     struct extension extension = {lease, how};
-    /* Without this check, a minority that still has a lost lock would keep it for longer. */
+    /* Check first: if the lock is lost, a minority that still has it must not keep it for
+     * longer. */
     enum lock_result result = quorum_check(backend, lease, bound, why);
     if (result != LOCK_OK)
         return result;
@@ -637,9 +644,9 @@ static enum lock_result ask_release(struct quorum_member *member, void *about, s
     return store->release(store, &lease, bound, &member->why);
 }
 
-/* A server that has the lock would keep it until the lease ends. So once there is a verdict, a
- * server that is known to have the lock gets a second more, and a server that may have the lock
- * gets less. */
+/* A server that the release does not reach keeps the lock until the lease ends. So even when the
+ * result is clear, a server that is known to have the lock gets a second more to answer, and a
+ * server that may have the lock gets less. */
 static struct duration judge_release(const struct quorum *quorum)
 {
     const struct release *release = quorum->question->about;

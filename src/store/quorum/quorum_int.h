@@ -27,9 +27,12 @@ enum {
  * sets of standings. */
 enum member_standing {
     MEMBER_WITHOUT = 1,  /* no lease there: never granted, or lost since */
-    MEMBER_OWES = 2,     /* a take may still be carried out there, and must be released */
-    MEMBER_GRANTS = 4,   /* grants the lease or, if the lease is another process's, may grant it */
-    MEMBER_RELEASED = 8, /* released by any process that has the token; not requested there again */
+    MEMBER_OWES = 2,     /* a request for the lock may still take effect there, and must be
+                          * released */
+    MEMBER_GRANTS = 4,   /* has granted the lease (may have, if the lease belongs to another
+                          * process) */
+    MEMBER_RELEASED = 8, /* the lock was released there, by any process; do not request it there
+                          * again */
     MEMBER_LACKS = MEMBER_WITHOUT | MEMBER_OWES,
 };
 
@@ -45,8 +48,8 @@ struct quorum_member {
     char url[sizeof((struct redis_url *)0)->shown]; /* as shown to people */
     enum member_standing standing;
     struct lease lease;    /* the lease as stored on this server; deadline 0: no lease */
-    struct deadline until; /* MEMBER_OWES: when the lease of the take `owed` ends; 0: no lease */
-    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the take that must be released */
+    struct deadline until; /* MEMBER_OWES: when the lease of the request `owed` ends; 0: none */
+    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of the request that must be released */
 
     /* From the last round that asked this member: */
     bool asked;
@@ -82,7 +85,7 @@ struct quorum {
     /* The takes. */
     struct lock_request request; /* the last request, with the take_id below */
     char first_id[TOKEN_SIZE];   /* the take id of the first take */
-    char take_id[TOKEN_SIZE];    /* the take id of the last take, which begins with first_id */
+    char take_id[TOKEN_SIZE];    /* the take id of the last take; always begins with first_id */
     int takes;
     int splits;            /* consecutive refusals in which no client had a majority */
     struct deadline again; /* when to ask again for a lock that is held */
@@ -122,27 +125,27 @@ static inline struct quorum *quorum_of(struct backend *backend)
 
 /* --- store/quorum/round.c ------------------------------------------------ */
 
-/* Call this before the first round. LOCK_OK; LOCK_SYSTEM with *why set. */
+/* Call this before the first round. Returns LOCK_OK, or LOCK_SYSTEM with *why set. */
 enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why);
 
-/* Asks the members of the question at the same time: the last one in the caller's thread, each
- * other one in its own thread. Waits for them as long as the patience and the bound allow.
- * Afterwards each of these members has a result (LOCK_CANCELLED if it was cut short); the other
- * members keep their last results. Returns whether the bound's own cancel descriptor is
- * readable. */
+/* Asks the members in question->who at the same time: the last one in the caller's thread, each
+ * other one in its own thread. Waits for them as long as question->patience and the bound allow.
+ * Afterwards each of these members has a result (LOCK_CANCELLED if it had not answered in time);
+ * the other members keep their last results. Returns true if the caller was cancelled:
+ * bound.cancel_fd is readable. */
 bool quorum_round(struct quorum *quorum, const struct quorum_question *question,
                   struct bound bound);
 
-/* Patience for a question that is not urgent: once a majority has said yes, the slow members get
- * some more time; once the lease is lost, they get none. */
+/* The usual `patience` of a question: once a majority has said yes, the slow members get some more
+ * time; once the lease is lost, they get none. */
 struct duration quorum_judge(const struct quorum *quorum);
 
-/* The time that this many rounds would take at the pace of the last round that had a verdict,
- * between `least` and 1 s. A fixed limit that suits nearby servers would cut short all distant
+/* The time that this many rounds would take at the current pace (quorum->pace), but at least
+ * `least` and at most 1 s. A fixed limit that suits nearby servers would be too short for distant
  * ones. */
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
-/* Learns the pace from a round that has asked all members for a verdict. */
+/* Call this after a round: sets quorum->pace to the time that the round took to reach a verdict. */
 void quorum_learn_pace(struct quorum *quorum);
 
 /* During a round: the members that have not answered yet. */
@@ -155,9 +158,9 @@ member_set quorum_members(const struct quorum *quorum, unsigned standings);
 member_set quorum_answered(const struct quorum *quorum, unsigned results);
 int quorum_count(const struct quorum *quorum, unsigned results);
 
-/* Like quorum_count(), but during a round: counts only the members that have answered. A member
- * that the round does not ask counts with its last result if it has released the lock, otherwise
- * with LOCK_GONE. */
+/* Like quorum_count(), but during a round, when only some members have answered. For a member that
+ * the round does not ask, the result is LOCK_GONE, or its last result if the lock was released
+ * there. */
 int quorum_count_round(const struct quorum *quorum, unsigned results);
 
 /* LOCK_OK if a majority has done what the last round asked; otherwise *why gives the reason. */
@@ -189,8 +192,8 @@ struct deadline quorum_deadline(const struct quorum *quorum);
 /* Reports in base.note and base.warning the members that have a problem. */
 void quorum_note(struct quorum *quorum, bool taken);
 
-/* Reports in base.note the members that `what` (a release or the end of a pause) has not reached,
- * and what happens there. False if there are none. */
+/* Reports in base.note the members that `what` (a release or the end of a pause) has not reached;
+ * `there` is the consequence on these members. Returns false if all members were reached. */
 bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there);
 
 /* Like quorum_note_unreached(), after a release: warns if a majority of the servers may still have

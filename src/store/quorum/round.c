@@ -152,8 +152,8 @@ struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct du
 
 void quorum_learn_pace(struct quorum *quorum)
 {
-    /* If no majority has answered, this round only shows how long it waited for servers that are
-     * down. */
+    /* If no majority has answered, the round mostly waited for servers that are down, so its length
+     * says nothing about the pace. */
     if (quorum_count(quorum, RESULT_OK | RESULT_HELD) >= quorum->need)
         quorum->pace =
             deadline_gap(quorum->start, deadline_earlier(quorum->decided, deadline_now()));
@@ -305,7 +305,8 @@ bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *
     return true;
 }
 
-/* A minority that still has the lock matters only if other servers are down too. */
+/* Warns only if a majority may still have the lock: a minority that has it blocks other clients
+ * only if other servers are down, too. */
 void quorum_note_left(struct quorum *quorum)
 {
     int left = 0;
@@ -344,10 +345,10 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
 /* If the lease was released with its own token, the command keeps running. So most of the servers
  * that had the lease until now, and no longer have it, must say that it was released. One server is
  * not enough: the release may have reached only that one or, if the others have lost their keys,
- * may be an old one. A server that answers LOCK_ENDED had the lease until it ran out. If such
- * servers help to make up a majority, the lease was not lost. They cannot tell whether another
- * client deleted the key earlier, while they were unreachable. But after the end of a lease no
- * server can tell that, alone or in a quorum. */
+ * may be an old one. A server that answers LOCK_ENDED had the lease until the lease ran out. If
+ * such servers complete a majority, the lease was not lost but has ended. Another client may have
+ * deleted the key before that, while the servers were unreachable, but after the end of a lease no
+ * server can tell. */
 static enum lock_result loss(const struct quorum *quorum, member_set may_have, int missing,
                              struct errmsg *why)
 {
