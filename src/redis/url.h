@@ -45,7 +45,7 @@ struct redis_url {
     char shown[384]; /* the URL without user and password, for messages */
 };
 
-/* All settings except the URL. The strings belong to struct options, which must outlive this
+/* All settings except the URL. The strings belong to the options, which must outlive this
  * struct. */
 struct redis_settings {
     struct duration timeout;         /* for one attempt to connect, or for one call */
@@ -111,8 +111,9 @@ void redis_urls_free(struct redis_urls *urls);
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
                                   enum redis_fault *fault, struct errmsg *why);
 
-/* Takes the user and the password from a file that contains USER:PASSWORD or PASSWORD. LOCK_OK;
- * LOCK_INVALID and LOCK_REFUSED as in redis_login_find(); LOCK_SYSTEM. */
+/* Takes the user and the password from a file that contains USER:PASSWORD or PASSWORD. Returns
+ * LOCK_OK; LOCK_INVALID or LOCK_REFUSED, as redis_login_find() does; or LOCK_SYSTEM if a system
+ * call fails. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why);
 
 /* Returns a hint for the end of a message about a missing password. Under another dlock, the hint

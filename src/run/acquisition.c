@@ -319,8 +319,9 @@ static enum lock_result take(void *data, struct bound bound, struct errmsg *why)
 }
 
 /* Waits for the lock in this store. Returns a result of the backend's take(); LOCK_HELD means that
- * the wait is over, or would never end. If the result is not LOCK_OK, dlock has left the queue and
- * released any lock that it may have acquired, unless the store could not be reached. */
+ * the time to wait has run out, or that the wait would never end. If the result is not LOCK_OK,
+ * dlock has left the queue and released any lock that it may have acquired, unless the store could
+ * not be reached. */
 static enum lock_result wait_in_store(struct wait *wait)
 {
     struct acquisition *lock = wait->lock;

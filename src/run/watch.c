@@ -29,8 +29,8 @@
  *          own limit (watch_last_answer()) has passed, and computes a new limit.
  *        the lease was not extended, or no answer came in time (watch_last_answer()) ->
  *          WATCH_ENDING, and the main thread stops the command.
- *   2. An earlier look is unanswered at `stop` -> that look does not count as the last
- *      one, and the watch asks the store once more at once.
+ *   2. An earlier look is unanswered at `stop` -> that look does not count as the final
+ *      one, which the watch sends at once.
  *   3. The watch is late or stuck -> the main thread still stops the command at
  *      watch_last_answer(), and kills at the deadline that it last read.
  *   4. The lock is lost meanwhile -> WATCH_LOST, which no later state replaces.
@@ -53,8 +53,8 @@
  *      swaps, and no thread reads the notification. The compare-and-delete of the release decides
  *      whether the lock was lost.
  *   4. The thread has swapped to BUSY -> the main thread cannot swap. It writes quit_fd, which ends
- *      every wait of the thread, joins the thread, and reads the last state. If the last look has
- *      found that the lock was lost, that state says so.
+ *      every wait of the thread, joins the thread, and reads the last state. If the most recent
+ *      look found that the lock was lost, that state says so.
  *   5. The thread has ended by itself -> `owner` is BUSY, and the join returns at once.
  *
  * A notification from the store only means that something may have changed; the next

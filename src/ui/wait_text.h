@@ -67,7 +67,7 @@ void wait_text_estimate(struct wait_text *text, const struct holder *holder, int
 void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms,
                       enum process_life life, const struct awaited_lock *lock);
 
-/* Adds that the store cannot be reached, as `why` says, and that dlock retries for `left`. */
+/* Adds that the store cannot be reached, with the reason `why`, and that dlock retries for `left`. */
 void wait_text_outage(struct wait_text *text, const char *why, struct duration left);
 
 /* If the line is wider than `columns`, cuts it between two characters and ends it with '~'. */

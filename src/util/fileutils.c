@@ -19,7 +19,7 @@ int file_open(int dir, const char *path, int flags, struct stat *status)
     int fd = openat(dir, path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     if (fd >= 0 && fstat(fd, status) != 0)
         fd_close(&fd);
-    /* The umask may have removed permissions that the next run of this user needs. */
+    /* The umask may have removed permissions that this user needs when dlock runs again. */
     if (fd >= 0 && (flags & O_CREAT) != 0 && status->st_uid == geteuid() &&
         S_ISREG(status->st_mode) && (~status->st_mode & 0600) != 0)
         (void)fchmod(fd, (status->st_mode & 07777) | 0600);

@@ -265,7 +265,7 @@ class RedisBackend(Backend):
         super().count_store(sample)
         sample("server", "keys", self.client.ask("DBSIZE"))
         sample("server", "memory", int(self.info("used_memory")))
-        used = [self.client.ask("MEMORY", "USAGE", key) or 0 for key in self.client.ask("KEYS", "*")]
+        used = [self.client.ask("MEMORY", "USAGE", key, "SAMPLES", "0") or 0 for key in self.client.ask("KEYS", "*")]
         sample("server", "memory of keys", sum(used))
         sample("server", "clients", int(self.info("connected_clients")))
         sample("server", "server descriptors", len(os.listdir("/proc/%d/fd" % self.server)))

@@ -524,7 +524,7 @@ void store_note_place(const struct lock_file *file, int place, bool taken);
 bool store_survey_one(struct store *store, const struct lock_file *file, int own,
                       struct survey *survey);
 
-/* True if the lock has no pause, and no holder except in the place `own` (-1: none). */
+/* True if the lock is not paused, and nobody holds it except in the place `own` (-1: no place). */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
 /* Iterates over the other default directories that exist and may be used; start with

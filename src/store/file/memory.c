@@ -110,8 +110,8 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-/* The size of the file. A size that cannot be read counts as large enough, because the contents of
- * the table must not count as lost. */
+/* The size of the file. If the size cannot be read, returns one that passes every check, because
+ * dlock would regard the contents of a table that seems too short as lost. */
 static off_t size_now(const struct memory *memory)
 {
     struct stat status;

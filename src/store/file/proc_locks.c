@@ -67,8 +67,9 @@ static void find_file(int fd, struct flock_file *file)
     (void)proc_fdinfo_number(fd, "ino:", 10, &file->inode);
 }
 
-/* True if this device and inode are the file's. Asks the kernel for the file's device only if the
- * inode matches and the device from stat(2) does not. */
+/* True if this device and inode are the file's. On some file systems, such as Btrfs, the device in
+ * /proc/locks differs from the device that stat(2) returns. So if only the inode matches, dlock
+ * once asks the kernel for the former (ask_device()). */
 static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
 {
     if (inode == file->inode && device != file->device && !file->asked)

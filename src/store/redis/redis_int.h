@@ -272,7 +272,7 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
                                      struct bound bound, struct errmsg *why);
 
 /* Called after a call to a node has failed: adds the node's name to *why. If the call ran out of
- * time (`too_late`), other nodes are asked first for a while. */
+ * time (`too_late`), dlock for a while asks other nodes before this one. */
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 /* Reads an address from a node's reply. An address without a host gets the host of `here`. Returns

@@ -179,7 +179,7 @@ static enum lock_result read_refusal(struct redis_backend *redis, struct errmsg 
     } else {
         return LOCK_OK;
     }
-    redis->conn.sent = false; /* the script was not carried out */
+    redis->conn.sent = false; /* the script has changed nothing */
     return call->owns && call->newer > 0 ? LOCK_FOREIGN : LOCK_INVALID;
 }
 

@@ -132,8 +132,8 @@ local function standing(token, take)
     forced_by(last and last.take or take, token) or ended and 'ended' or nil
 end
 
--- Returns the rest of the client's lease (ms; -1: no expiry), and when the lease ends (server, ms;
--- -1: never). Only a shared holder's record contains an end.
+-- Returns the time left of the client's lease (ms; -1: no expiry), and the time at which the lease
+-- ends (ms, by the server's clock; -1: never). Only a shared holder's record contains that time.
 local function lease_end(record)
   local now = now_ms()
   local left = record and record.ends and tonumber(record.ends) - now or call('PTTL', lock)

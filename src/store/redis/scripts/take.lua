@@ -320,7 +320,8 @@ local function ask_sharers()
     value = false
     return nil
   end
-  -- All holders of a lock must have the same format, so a client with another format has to wait.
+  -- The records of all holders of a lock must have the same format, so a client that writes another
+  -- format has to wait.
   local same = tonumber(known.format or 1) == FORMAT
   if last and same and mode == known.mode and slots == known.slots then return join(ends) end
   -- Without the set of holders, only the expiry of the lock's key is known.
