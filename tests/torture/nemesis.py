@@ -210,7 +210,9 @@ class Deeds:
 
         def done(_status):
             with open(path, encoding="utf-8") as file, contextlib.suppress(ValueError):
-                self.log("told", run=live.number, before="%.6f" % before, **run_times.fields(json.load(file), campaign.now()))
+                said = json.load(file)
+                if "error" not in said:  # such as that the server is down
+                    self.log("told", run=live.number, before="%.6f" % before, **run_times.fields(said, campaign.now()))
             os.unlink(path)
         campaign.errand([campaign.newest] + stage.looking() + ["--status", "--json", lock], done, stdout=path)
 
