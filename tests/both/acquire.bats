@@ -37,6 +37,7 @@ print(json.dumps(state, sort_keys=True))'
     # Without a name, the innermost lock is released or extended; with a name, any of them.
     run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
     equals "$status $output" '0 done'
+    code 2 LOCK_OWNERSHIP_MISMATCH dlock job -- dlock --release --owner=other job
     fails_with 1 'is not running under a lock' dlock --release
     fails_with 1 'is not running under a lock' dlock --extend
     fails_with 64 'is not running under the lock' dlock --extend job

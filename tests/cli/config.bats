@@ -59,6 +59,9 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_HELD_TTL'; }
     echo 'ttl = 5' >"$SYSTEM_CONF.d/c.conf"
     chmod o+w "$SYSTEM_CONF.d"
     fails_with 78 "$SYSTEM_CONF.d: others can write to this path; use chmod o-w" dlock job touch "$T/ran"
+    mv "$SYSTEM_CONF.d" "$T/away"
+    ln -s system.conf.d "$SYSTEM_CONF.d" # a link to itself
+    fails_with 78 'cannot list .*/dlock.conf.d/\*.conf: ' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -128,7 +131,7 @@ waits_as() {
         shift
         dlock --print-config "$@" >"$T/printed"
         equals "$(grep -E "$names" "$T/printed" | grep -v ' = no ' | cut -d' ' -f1-3 | tr '\n' ' ')" "$wanted "
-        env -u DLOCK_SLOTS dlock --config="$T/printed" --print-config >"$T/again"
+        env -u DLOCK_SLOTS -u DLOCK_SHARED -u DLOCK_VERBOSE dlock --config="$T/printed" --print-config >"$T/again"
         equals "$(grep -E "$names" "$T/again" | cut -d' ' -f1-3)" "$(grep -E "$names" "$T/printed" | cut -d' ' -f1-3)"
     }
     in_force 'slots = 3' x
@@ -139,6 +142,7 @@ waits_as() {
     in_force 'shared = yes' --slots=3 -s x
     DLOCK_SLOTS=3 in_force 'exclusive = yes' -x x
     DLOCK_SLOTS=3 in_force 'exclusive = yes' --no-slots x
+    DLOCK_SHARED=yes DLOCK_VERBOSE=yes in_force 'exclusive = yes' --no-shared --no-verbose x
     in_force 'exclusive = yes verbose = yes' -x -q -v x
     in_force 'exclusive = yes quiet = yes' -x -v -q x
 }

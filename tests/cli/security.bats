@@ -198,6 +198,7 @@ P
     dlock --backend=file --lock-dir="$T/locks" --acquire --owner-file="$OPEN/token" job
     untouched
     equals "$(stat -c '%F %a %u' "$OPEN/token")" 'regular file 600 0'
+    fails_with 77 'cannot read the owner file' "${ATTACKER[@]}" "$DLOCK" --backend=file --release --owner-file="$OPEN/token" job
     dlock --backend=file --lock-dir="$T/locks" --release --owner-file="$OPEN/token" job
 }
 

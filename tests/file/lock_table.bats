@@ -140,6 +140,7 @@ P
     rm "$TABLE"
     mkdir "$TABLE"
     fails_with 73 'cannot store the fence' dlock job touch "$T/ran"
+    fails_with 73 'cannot store the fence' dlock --once-per=1h job touch "$T/ran"
     rmdir "$TABLE"
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
     [ ! -e "$T/ran" ] && [ ! -e "$T/elsewhere" ]

@@ -180,4 +180,9 @@ fails_late() {
     done
     run env -u PATH "$DLOCK" job true
     equals "$status" 0
+    # A folder with too long a path is skipped; glibc's execvp(3) searches the current folder instead.
+    run env PATH="/$(printf '%05000d' 0):$T/found" "$DLOCK" job local
+    equals "$status" 127
+    run env PATH="/$(printf '%05000d' 0):$T/found" "$DLOCK" job prog a
+    equals "$status $output" "0 $T/found/prog 1: a"
 }

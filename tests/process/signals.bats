@@ -100,6 +100,9 @@ E
 @test "signals from the command to dlock are not passed back to it" {
     run dlock job -- bash -c 'trap "echo came back" USR1; kill -USR1 $PPID; for i in {1..20}; do sleep 0.01; done; echo end'
     equals "$output" end
+    # The sender may also be a child of the command.
+    equals "$(timeout 20 dlock -v job -- bash -c 'trap "echo came back" USR1
+        (kill -USR1 $PPID; until grep -q "USR1 was not passed on: the command itself" "$T/err"; do sleep 0.01; done); echo end' 2>"$T/err")" end
 }
 
 @test "TERM to the whole process group: the command's status is returned, and nothing is left" {

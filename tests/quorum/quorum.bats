@@ -900,6 +900,7 @@ released_on() {
     on 2 config set requirepass secret
     # Each run whose slowest server is not far behind prints the warning.
     wait_until 10 fails_with 0 "unix://.*/2.sock\?db=0: .*NOAUTH" dlock job true
+    wait_until 10 fails_with 0 "unix://.*/2.sock\?db=0: .*NOAUTH" dlock --pause=60s --message=why other
     on 3 config set requirepass secret
     fails_with 77 '[23] of 3 servers cannot be reached.*NOAUTH' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]

@@ -181,6 +181,8 @@ end_move() {
     within 0 "$start"
     fails_with 69 'none of 2 nodes can be reached, the last one: node 127.0.0.1:[0-9]*: Connection refused' \
         dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${dead#* }" --retry-for=0 "$lock" true
+    fails_with 69 'none of 2 nodes can be reached.*; tried [2-9] times' \
+        dlock -r "redis+cluster://127.0.0.1:${dead% *},127.0.0.1:${dead#* }" --retry-for=500ms "$lock" true
 }
 
 @test "waiters are called in the order in which they came, whichever node they asked first" {

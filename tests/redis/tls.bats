@@ -111,6 +111,8 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     local url=redis://:pw@127.0.0.1:1 said='DLOCK_CACERT has no effect: the Redis URL does not use TLS; use rediss://'
     fails_with 69 "^dlock: job: $said; the password is sent over the network in plain text\$" dlock -r "$url" --retry-for=0 job true
     REDISCLI_AUTH=pw fails_with 69 "$said; the password" dlock -r redis://127.0.0.1:1 --retry-for=0 job true
+    run dlock --doctor -r "$url" --retry-for=0
+    [[ $output == *"$said; the password"*'use rediss://, or remove the setting'* ]]
     start_redis
     fails_with 0 '^$' dlock -r "unix://$T/redis.sock" job true
     fails_with 0 "$said\$" dlock -v -r "unix://$T/redis.sock" job true
@@ -348,6 +350,8 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     mkdir -p "$HOME/.config/dlock"
     printf 'client-cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
     fails_with 78 'dlock.conf:1: client-cert: cannot read /nowhere:' dlock -r "$url" job true
+    printf 'client-key = %s\n' "$key" >"$HOME/.config/dlock/dlock.conf"
+    fails_with 78 'dlock.conf:1: client-key: the key needs its certificate' dlock -r "$url" job true
     rm "$HOME/.config/dlock/dlock.conf"
     fails_with 64 '--client-key has no effect: the key needs its certificate; add --client-cert=FILE' dlock -r "$url" --client-key="$key" job true
     fails_with 78 "--client-cert: $T/empty: the file has no usable certificate" dlock -r "$url" --client-cert="$T/empty" job true

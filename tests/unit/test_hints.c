@@ -109,7 +109,7 @@ TEST(test_unknown)
 TEST(test_one_dash)
 {
     static const char *const rows[] = {"shared",  "tree", "ttl",    "timeout", "close",
-                                       "command", "wait", "status", "version"};
+                                       "command", "wait", "status", "version", "json"};
     char words[64], why[64];
     FOR_ROWS(row, rows)
     {

@@ -173,6 +173,13 @@ TEST(long_text_is_cut_and_a_key_that_does_not_fit_is_left_out)
         row_int("wide", memory.success.began_ms, INT64_MAX / NS_PER_MS); /* clamped() */
     }
     row_text("the longest", key, "");
+    /* A line end takes more bytes when encoded. */
+    memset(wide.last.user, '\n', sizeof wide.last.user - 1);
+    memset(wide.last.command, '\n', sizeof wide.last.command - 1);
+    run_slot_write(&slot, OF_JOB, "dlock:job", &wide, DURATION_S(60));
+    row_true("line ends", read_slot(OF_JOB));
+    row_int("line ends", strlen(memory.last.host), 64);
+    row_text("line ends", memory.last.command, "");
 }
 
 /* The text ends with the slot's last byte. */
