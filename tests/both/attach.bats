@@ -66,8 +66,10 @@ waits() { dlock --status job | grep -q '1 waiting'; }
 
 @test "the next script with -n is not refused, either, if the lock is a --lock-file" {
     [ "$BACKEND" = file ] || skip 'a file'
-    run sh -c "for i in 1 2 3 4 5 6 7 8 9 10; do sh -c 'dlock --attach -n --lock-file=$T/exact || exit' || exit; done"
-    equals "$status $output" '0 '
+    if [ "${SANITIZER:-}" != coverage ]; then # there the guard writes its counts before it ends
+        run sh -c "for i in 1 2 3 4 5 6 7 8 9 10; do sh -c 'dlock --attach -n --lock-file=$T/exact || exit' || exit; done"
+        equals "$status $output" '0 '
+    fi
     flock -o "$T/exact" sleep 600 3>&- 4>&- &
     echo $! >"$T/other.pid"
     wait_until 10 not flock -n "$T/exact" true
