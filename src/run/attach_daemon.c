@@ -23,7 +23,9 @@
  * Possible orders of events at the end:
  *   1. The target ends first -> the guard releases the lock at once, even if descendants of the
  *      target are still running. A dlock -n that requests the lock before the release finds a
- *      holder that has ended, and waits a moment for the guard (run/acquisition.c).
+ *      holder that has ended, and waits a moment for the guard (run/acquisition.c). If the holder
+ *      of a --lock-file is unknown, dlock finds the guard by its record, so the guard removes the
+ *      record after the release.
  *   2. The lease ends or is lost first -> the guard stops and kills the target and its
  *      descendants (run/expiry.c) -> the guard releases the lock when none of them is left.
  *   3. The guard and the target were frozen, and the target ends before the guard runs again ->
@@ -330,9 +332,9 @@ __attribute__((noreturn)) static void guard_lock(struct guard *guard,
         lock->lease.hold = deadline_now(); /* nothing was run, so release the lock at once */
         (void)watch_take(&guard->supervision.watch);
     }
-    attach_record_close(&guard->attached, guard->supervision.end.released);
     if (!guard->supervision.end.released)
         release(guard, wanted);
+    attach_record_close(&guard->attached, guard->supervision.end.released);
     supervise_close(&guard->supervision);
     tree_close(&guard->family);
     _exit(acquisition_close(lock, STATUS_OK));

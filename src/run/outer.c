@@ -308,8 +308,9 @@ bool outer_is_ending(const char *lock_dir)
     struct outer_locks locks = {0};
 
     outer_read_attached(&locks, lock_dir);
+    bool ending = locks.ending;
     outer_free(&locks);
-    return locks.ending;
+    return ending;
 }
 
 /* --- in the store --------------------------------------------------------- */
