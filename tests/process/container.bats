@@ -73,7 +73,7 @@ contain() {
     wait_until 10 inside
     for tree in --no-tree --tree; do
         # shellcheck disable=SC2016
-        run nsenter -t "$(inside)" -p -m dlock $tree job -- sh -c 'until ls -l "/proc/$PPID/fd" | grep -q inotify; do sleep 0.02; [ '$tree' = --no-tree ] || exit 0; done'
+        run nsenter -t "$(inside)" -p -m dlock $tree job -- sh -c 'until ls -l "/proc/$PPID/fd" 2>/dev/null | grep -q inotify; do sleep 0.02; [ '$tree' = --no-tree ] || exit 0; done'
         equals "$status $output" '0 '
         equals "$(pgrep -P "$(inside)")" ''
     done
