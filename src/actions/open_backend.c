@@ -298,8 +298,8 @@ enum lock_result options_of_held(struct options **under, const struct options *o
 
 /* True if `held`, a lock that dlock already runs under, may count as the requested lock, so that
  * dlock need not acquire the requested one. A file lock cannot count as a lock that should be in
- * Redis. A lock of --lock-file cannot count as a named lock, nor can a named lock count as a lock
- * of --lock-file (see also ask_held()), because with --lock-file the file itself is the lock. */
+ * Redis. A lock of --lock-file and a named lock cannot count as each other (see also ask_held()),
+ * because with --lock-file the file itself is the lock. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
     bool in_file = strcmp(held->backend, "redis") != 0;

@@ -217,7 +217,7 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
-    char id[TOKEN_SIZE]; /* the id is public, so it is not the owner token */
+    char id[TOKEN_SIZE]; /* the id is public, unlike the owner token */
 
     token_make(id);
     if (!watchdog_open(&run->heartbeat, id, why))

@@ -42,7 +42,7 @@ ACTION(ACQUIRE, "acquire", 0, NULL, NOWHERE, NULL, NAME_NEEDED, true,
 ACTION(ATTACH, "attach", 0, attach_pid, AT(attach_pid), NULL, NAME_NEEDED, false,
        "hold the lock for the life of the calling script (--attach=PID: of that process)")
 ACTION(EXTEND, "extend", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
-       "start the lease anew with its first TTL or with --ttl, which may also shorten the lease; "
+       "restart the lease with its first TTL or with --ttl, which may also shorten the lease; "
        "without NAME: the lease of the innermost lock that the caller runs under")
 ACTION(RELEASE, "release", 0, NULL, NOWHERE, NULL, NAME_OPTIONAL, true,
        "release the lock if the owner token matches; without NAME: the innermost lock that the "

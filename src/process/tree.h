@@ -1,6 +1,6 @@
 /* A process and all its descendants, found through /proc.
  *
- * This process is the reaper of its own descendants (PR_SET_CHILD_SUBREAPER), so a descendant whose
+ * This process is the reaper of its descendants (PR_SET_CHILD_SUBREAPER), so a descendant whose
  * parent has ended becomes its child. Descendants of another process are reparented elsewhere, so
  * the tree remembers the pid and start time of each member that was seen.
  *

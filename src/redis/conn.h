@@ -107,7 +107,7 @@ void redis_conn_free(struct redis_conn *conn);
 enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
 /* After LOCK_REFUSED: if a certificate was refused, reads the certificate files again if they have
- * changed. True: dlock has read new files, so it is worth connecting once more. */
+ * changed. True: dlock has read new files, so another connection may succeed. */
 bool redis_conn_renew(const struct redis_conn *conn);
 
 /* Sends `count` commands in one write (0: only the greeting, if it is not sent yet), and waits for

@@ -40,6 +40,7 @@ runs() {
     fails_with 7 '' dlock -t 30m job sh -c 'exit 7'
     fails_with 143 '' dlock job sh -c 'kill $$'
     fails_with 124 '' dlock -t 2s job sleep 60
+    [[ $(dlock --status job) == *'stopped: its lease ended, or the lock was lost'* ]]
     dlock --release --owner="$(dlock --acquire job)" job
     equals "$(history_of job '[(r["outcome"], r["status"], r["signal"], r["ttl"]) for r in s["runs"]]')" \
         "[('not known', None, None, 3600.0), ('stopped', None, None, 2.0), ('signal', None, 15, 3600.0), ('exited', 7, None, 1800.0), ('exited', 0, None, 3600.0)]"

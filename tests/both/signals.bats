@@ -172,7 +172,7 @@ print(subprocess.call(["dlock", "job", "dlock", "-v", "job", "touch", os.environ
 P
     equals "$status $output" '0 0'
     [ -e "$T/told" ]
-    [[ ${SANITIZER:-} != thread && ${SANITIZER:-} != coverage ]] || return 0 # such a program writes files of its own
+    [[ ${SANITIZER:-} != thread && ${SANITIZER:-} != coverage ]] || return 0 # such a program also writes its own files
     run dlock job -- sh -c 'ulimit -f 0; exec dlock --report="$T/report" job touch "$T/reported"'
     equals "$status" 0
     [[ $output == *'File too large'* ]]

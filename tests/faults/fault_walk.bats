@@ -40,6 +40,16 @@ walk() {
     grep -qE '^4 scenarios .* 0 findings$' <<<"$output"
 }
 
+@test "OpenSSL without memory for its start: a hashed name is refused, and dlock does not crash" {
+    # These calls of malloc are OpenSSL's: it had no memory for its default context, and crashed when it used it.
+    local at
+    for at in 45 60 75; do
+        walk --case=redis_hash:malloc:$at:error:12
+        [ "$status" -eq 0 ]
+        grep -q 'exit statuses: 78:1; 0 findings$' <<<"$output"
+    done
+}
+
 @test "the walk covers each call of the C library, or lists it as not covered" {
     command -v nm >/dev/null || skip 'needs nm'
     run python3 "$TESTS/faults/fault_walk.py" --unknown "$DLOCK" "$HELPERS/fail_nth.so"

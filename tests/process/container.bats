@@ -19,7 +19,7 @@ contain() {
 }
 
 @test "under unshare -p without -f, where the command could outlive dlock, nothing is run: exit 71 with the reason" {
-    [ "${SANITIZER:-coverage}" = coverage ] || skip 'a build for the sanitizers, which start processes of their own'
+    [ "${SANITIZER:-coverage}" = coverage ] || skip 'a build for the sanitizers, which start other processes'
     fails_with 71 'cannot run touch: the command would run in a new pid namespace; use unshare -f' \
         unshare -p dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]

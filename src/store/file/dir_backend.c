@@ -27,7 +27,7 @@
  * proceeds without entering it. When A runs again, it looks at the path once more before it leaves
  * the critical section, and starts again if the path no longer leads to its file. If A is frozen
  * after that look, it is a holder like any other, and its watch finds the loss. If A is frozen
- * between its very last look and the removal of its own file, it may remove another process's file
+ * between its very last look and the removal of the file, it may remove another process's file
  * when it runs again, because no system call checks the path and removes the file in one step. The
  * watch of that file's holder finds the loss.
  * A looks while B writes -> A reads a torn record. It reads the record again and, if the record is
@@ -51,7 +51,7 @@
  *     ticket in the new file -> this wakes the next waiter, which comes after the head in the new
  *     file, too.
  *   A later waiter finds that the file is gone, but the waiters before it have not moved yet -> it
- *     stays behind them in the old file until they have moved, or until the turn of those that are
+ *     waits in the old file until they have moved, or until the turn of those that are
  *     frozen has ended.
  *   The directory is removed under many waiters, or something is mounted on it -> the head is
  *     notified, or finds out at its next request -> it creates the directory again, or opens the

@@ -9,7 +9,7 @@
  *   The wait times out at the moment when the kernel grants the lock -> dlock holds the lock,
  *     because it checks after the end of the thread whether the thread got the lock. If dlock looks
  *     for the current holder before that check, the kernel may name dlock itself; dlock ignores the
- *     lock of its own thread.
+ *     lock of its helper thread.
  *
  * Claims: a holder's claim shows its descendants that the holder still has the lock. The claim
  * exists from before the command starts until the file is closed. /proc/locks alone is not enough:

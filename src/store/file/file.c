@@ -301,7 +301,7 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     place->over = place->number % LOOK_UP == LOOK_UP - 1 &&
                   (deadline_passed(place->bound.until) || bound_is_cancelled(place->bound));
     if (place->over) {
-        place->number = places; /* *place stands for all remaining places */
+        place->number = places; /* *place represents all remaining places */
         place->unreadable = true;
         place->known = false;
     } else if (place->number == place->own) {

@@ -158,7 +158,7 @@ struct lock_place {
     struct record record;
 };
 
-/* This place number stands for the record of a pause. */
+/* The place number of the record of a pause. */
 enum { LOCK_FILE_PAUSE = -1 };
 
 /* Reads the place's record. False with errno: 0 if there is no record, EBADMSG if the record is
@@ -330,7 +330,7 @@ struct waiter_seen {
     int place; /* position of `next` in the queue; 0: it is the first waiter */
     const struct ticket *head, *next;
     bool room;             /* the lock has room for the first waiter */
-    bool marked;           /* `next` has looked at the queue during this turn, so it is alive */
+    bool marked;           /* `next` has looked at the queue during this turn: alive */
     struct duration since; /* how long the turn has lasted */
 };
 enum turn_step turn_step(const struct turn *known, const struct waiter_seen *seen);

@@ -30,7 +30,7 @@
  *     because a store into a hole on a full disk raises SIGBUS.
  *
  *   A and B take a lock away by force (--force-release) -> each writes its name, and marks the
- *     leases as taken away -> the recorded name is that of the later process, or a mixture of both
+ *     leases as taken away -> the recorded name is the later process's, or a mixture of both
  *     names.
  *
  *   A reads a slot while B writes it; or both write at once, because one of them has lost the lock;

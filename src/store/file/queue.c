@@ -235,7 +235,7 @@ static int64_t mark_at(uint32_t ms, const struct ticket *ticket)
 }
 
 /* Locks the byte that shows that this waiter has looked at the queue during the turn that began at
- * `ms`, and so is alive. Unlocks its byte of an earlier turn. If this fails, the waiter may lose
+ * `ms`, and is therefore alive. Unlocks its byte of an earlier turn. If this fails, the waiter may lose
  * its place in the queue. */
 static void mark_turn(const struct lock_file *file, uint32_t ms, const struct ticket *own)
 {
