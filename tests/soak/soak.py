@@ -43,7 +43,8 @@ HANG = 0.3           # how long a server that is frozen does not answer, in seco
 MARGIN = 0.1         # between the end of a hold and the next slot, in seconds
 HISTORY_MOST = 32    # runs that a lock remembers
 LIMIT = 60.0         # for anything that must happen, in seconds
-# How much each figure may grow over the judged slots: only what comes and goes.
+# How much each figure may grow over the judged slots: only what comes and goes. Each failure of the server leaves some
+# requests whose reply did not come on a list of the lock, which is cut at 40 kB (meta.lua).
 ROOM = {"keys": 3, "memory": 262144, "memory of keys": 16384, "clients": 3, "files": 3, "rss": 128, "descriptors": 1,
         "threads": 1, "server descriptors": 4}
 
