@@ -309,9 +309,17 @@ class Lab:
             os.close(fd)
         return False
 
+    def await_servers(self, scenario):
+        """Waits until each server has read what ended processes have sent: a request that still lies in a socket may take the lock."""
+        limit = time.monotonic() + LEFT_LIMIT
+        for client in self.clients[: scenario.redis]:
+            while "connected_clients:1\r" not in client.ask("INFO", "clients") and time.monotonic() < limit:
+                time.sleep(0.001)
+
     def look_for_lock(self, scenario, run):
         """What is left of the lock, "" for nothing; and whether the lock can be acquired."""
         if scenario.redis:
+            self.await_servers(scenario)
             left = sum(vote is not None for vote in self.locks(scenario))
             run.lock_left = "the lock" if left > scenario.redis // 2 else "a part of the lock" if left else ""
             return
