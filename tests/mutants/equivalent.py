@@ -15,6 +15,8 @@ EQUIVALENT = {
     "src/store/file/file.c": {
         "off_t next = data > 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;":
             "the first place is never looked for behind a hole",
+        "lock_file_read_place: (void)poll(NULL, 0, 1); -> ;":
+            "a record that is being written is read again a millisecond later",
     },
     "src/run/acquisition.c": {
         "if (wait->request.waits || holder->shares || holder->pause.left.ns > 1 || !(ended || unknown))":
@@ -23,12 +25,16 @@ EQUIVALENT = {
     "src/store/file/memory.c": {
         "(void)poll(NULL, 0, 2);":
             "a torn copy is read again a millisecond later",
+        "if (tries > 1)":
+            "the second of many tries comes a millisecond earlier",
         "if (!(atomic_compare_exchange_weak(&entry->fence, &last, fence)))":
             "once the fence is there, the next exchange fails, and the loop ends",
         "memory_entry: atomic_store(&entry->used, wall_now_ms()); -> ;":
             "whoever begins an entry notes its use a moment later",
     },
     "src/store/file/queue.c": {
+        "return found->number >= from && found->number <= to; /* otherwise the lock is not a ticket */":
+            "a lock that the kernel finds in this range begins before its end",
         "for (int64_t from = 1; count < most && find_first(file, from, NUMBERS, &tickets[count]);":
             "the first ticket has the number 1",
         "return own->number > 0 ? count(file, floor_of(entry), own->number) : count(file, 1, NUMBERS);":
@@ -37,6 +43,14 @@ EQUIVALENT = {
     "src/store/redis/take.c": {
         "bool queues = stays && redis->place.came > 1 && !called;":
             "the time when the waiter came, in microseconds, is 0 or far above 1",
+    },
+    "src/store/redis/scripts/release.lua": {
+        "if left < 0 or left >= hold then left = hold end":
+            "if both are equal, one is set to the other",
+    },
+    "src/store/redis/scripts/queue.lua": {
+        "return try('ZRANGE', queue, place - 1, place + 1)[1]":
+            "only the first of the answer is used",
     },
     "src/store/redis/scripts/check.lua": {
         "if call('PTTL', meta) <= kept then call('PEXPIRE', meta, whole(kept)) end":
