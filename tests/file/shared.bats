@@ -391,6 +391,17 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     equals "$(files)" 0
 }
 
+@test "the first of many sharers leaves before the others: they keep the lock" {
+    [ "$(getconf LONG_BIT)" -eq 64 ] || skip 'struct flock is another one'
+    share a -s job
+    sharers 40 1
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    equals "$(files)" 1
+    fails_with 75 '' dlock -n job true
+    kill "$(pid_of sharers)"
+}
+
 @test "a waiter that is killed after the file was kept for it blocks nobody" {
     share a -s job
     dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
@@ -603,13 +614,13 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(cat "$T/out")" in
 }
 
-# sharers COUNT: COUNT processes hold the lock, with copies of a detached lease's record.
+# sharers COUNT [FIRST]: COUNT processes hold the lock, at the places from FIRST on, with copies of the record at place 0.
 sharers() {
     rm -f "$T/shared"
-    python3 - "$F" "$1" "$T/shared" >/dev/null 2>"$T/sharers.err" 3>&- 4>&- <<'EOF' &
+    python3 - "$F" "$1" "$T/shared" "${2:-0}" >/dev/null 2>"$T/sharers.err" 3>&- 4>&- <<'EOF' &
 import fcntl, os, struct, sys, time
 record = open(sys.argv[1], 'rb').read().split(b'\nend\n')[0].replace(b'detached 1', b'detached 0') + b'\nend\n'
-for place in range(int(sys.argv[2])):
+for place in range(int(sys.argv[4]), int(sys.argv[4]) + int(sys.argv[2])):
     fd = os.open(sys.argv[1], os.O_RDWR)
     fcntl.fcntl(fd, 37, struct.pack('hhqqixxxx', fcntl.F_WRLCK, 0, (1 << 60) + (1 << 32) + place, 1, 0))
     fcntl.flock(fd, fcntl.LOCK_SH)

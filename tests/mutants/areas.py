@@ -7,9 +7,11 @@ STORE_FILES = ("both/exclusion:file", "both/fence:file", "both/looking:file", "b
                "file/locks", "both/shared:file", "both/waiting:file", "file/shared", "file/waiting", "both/acquire:file")
 STORE_REDIS = ("both/exclusion:redis", "both/looking:redis", "both/lost_lock:redis", "redis/runs", "both/hold:redis", "redis/sharers",
                "both/runs:redis", "both/pause:redis", "both/shared:redis", "both/waiting:redis", "redis/formats", "both/acquire:redis")
-FILES = STORE_FILES + ("both/lost_lock:file", "file/lock_table", "both/lease_end:file", "both/frozen:file", "model/model")
+FILES = ("file/rules",) + STORE_FILES + ("both/lost_lock:file", "file/lock_table", "file/runs", "both/history:file", "both/release_first:file",
+                                         "cli/waiting_line", "both/lease_end:file", "both/frozen:file", "model/model")
 REDIS = STORE_REDIS + ("redis/waiting", "redis/compatibility", "redis/faults", "redis/replies", "both/fence:redis", "both/lease_end:redis",
-                       "redis/clock", "both/frozen:redis", "redis/acl", "redis/sentinel", "redis/cluster", "model/model")
+                       "both/history:redis", "both/release_first:redis", "redis/fence", "redis/clock", "both/frozen:redis", "redis/acl",
+                       "redis/sentinel", "redis/cluster", "model/model")
 COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lost_lock:file", "both/lease_end:redis", "both/whole_tree:file", "both/signals:file",
            "both/lost_lock:redis", "both/message:file", "both/heartbeat:file", "both/attach:file", "both/frozen:file", "process/systemd", "process/tree", "process/signals")
 WATCH = ("both/lost_lock:redis", "both/lost_lock:file", "both/lease_end:redis", "both/heartbeat:redis", "redis/tracking",
@@ -37,7 +39,7 @@ AREAS = {
     "src/store/file/lease.c": FILES,
     "src/store/file/record.c": ("unit/test_record",) + FILES,
     "src/store/file/memory.c": ("unit/test_run_slot", "file/lock_table", "both/fence:file", "both/runs:file", "file/runs") + STORE_FILES,
-    "src/store/file/queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared"),
+    "src/store/file/queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared", "cli/waiting_line"),
     "src/store/file/store.c": ("unit/test_admission",) + FILES,
     "src/store/redis/backend.c": REDIS[:-1] + ("quorum/quorum", REDIS[-1]),
     "src/store/redis/take.c": ("redis/replicas",) + REDIS,
