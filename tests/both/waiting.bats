@@ -35,6 +35,18 @@ freeze_the_next() {
     is_clean job
 }
 
+@test "a waiter's lease begins when it acquires the lock, not when it came" {
+    hold_lock job
+    dlock -w 20 job dlock --status --json job >"$T/json" 3>&- 4>&- &
+    local waiter=$! released
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    sleep 1.1
+    released=$(date -u +%FT%TZ)
+    end_hold
+    wait "$waiter"
+    [[ ! $(grep -o '"acquired_at":"[^"]*' "$T/json" | cut -d '"' -f 4) < $released ]]
+}
+
 @test "nobody overtakes a frozen first waiter until it loses its turn; it gets another when it runs again" {
     freeze_the_next
     fails_with 75 '' dlock -n job echo wrong

@@ -31,7 +31,7 @@ AREAS = {
     "src/run/watch.c": WATCH,
     "src/run/watchdog.c": ("both/heartbeat:file", "both/heartbeat:redis", "process/systemd"),
     "src/run/acquisition.c": ("both/exclusion:file", "both/run_command:file", "both/nesting:file", "both/signals:file", "redis/outage",
-                              "both/acquire:redis", "both/attach:file") + WAIT,
+                              "both/acquire:redis", "both/attach:file", "redis/login") + WAIT,
     "src/store/file/rules.c": ("unit/test_admission", "unit/test_record", "file/shared", "both/shared:file", "file/waiting") + FILES,
     "src/store/file/exact.c": ("file/shared", "file/locks", "both/shared:file", "both/waiting:file"),
     "src/store/file/dir_backend.c": FILES,

@@ -15,6 +15,10 @@ EQUIVALENT = {
     "src/store/file/file.c": {
         "off_t next = data > 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;":
             "the first place is never looked for behind a hole",
+        "if (first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)":
+            "holes are skipped from the first place on instead of the second",
+        "inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 1)":
+            "the kernel numbers watches from 1 on",
         "lock_file_read_place: (void)poll(NULL, 0, 1); -> ;":
             "a record that is being written is read again a millisecond later",
     },
@@ -43,6 +47,14 @@ EQUIVALENT = {
     "src/store/redis/take.c": {
         "bool queues = stays && redis->place.came > 1 && !called;":
             "the time when the waiter came, in microseconds, is 0 or far above 1",
+        "struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 3};":
+            "a random delay of up to a second is longer by a sixth of a second",
+        'char part[TOKEN_SIZE - sizeof "wake:"];':
+            "a request's id is a UUID, much shorter than the longest token",
+    },
+    "src/store/quorum/lease.c": {
+        "forget_lost: quorum->join_pause = join_interval; -> ;":
+            "only the pause after the next request to join is shorter",
     },
     "src/store/redis/scripts/release.lua": {
         "if left < 0 or left >= hold then left = hold end":
