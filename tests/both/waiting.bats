@@ -213,16 +213,21 @@ freeze_the_next() {
     [ "$(sort "$T/order" | uniq -c | awk '{ print $1 }' | sort -n | head -1)" -ge 9 ]
 }
 
-@test "an idle waiter uses next to no processor time" {
+@test "an idle waiter uses next to no processor time, nor does one whose predecessor has left" {
     hold_lock job
     queue a
-    ticks() { awk '{ print $14 + $15 }' "/proc/$(pid_of a)/stat"; }
+    queue b
+    queue c
+    ticks() { awk '{ sum += $14 + $15 } END { print sum }' "/proc/$(pid_of a)/stat" "/proc/$(pid_of c)/stat"; }
+    kill "$(pid_of b)"
+    ended b 143
     sleep 1
     local before=$(ticks)
     sleep 3
-    [ $(($(ticks) - before)) -le 2 ]
+    [ $(($(ticks) - before)) -le 4 ]
     end_hold
     ended a
+    ended c
 }
 
 @test "a command that was run after a wait has the signals and descriptors that dlock was given" {

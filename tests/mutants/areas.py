@@ -39,7 +39,7 @@ AREAS = {
     "src/store/file/lease.c": FILES,
     "src/store/file/record.c": ("unit/test_record",) + FILES,
     "src/store/file/memory.c": ("unit/test_run_slot", "file/lock_table", "both/fence:file", "both/runs:file", "file/runs") + STORE_FILES,
-    "src/store/file/queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared", "cli/waiting_line"),
+    "src/store/file/queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared", "both/shared:file") + FILES,
     "src/store/file/store.c": ("unit/test_admission",) + FILES,
     "src/store/redis/backend.c": REDIS[:-1] + ("quorum/quorum", REDIS[-1]),
     "src/store/redis/take.c": ("redis/replicas",) + REDIS,

@@ -29,6 +29,8 @@ EQUIVALENT = {
     "src/store/file/memory.c": {
         "(void)poll(NULL, 0, 2);":
             "a torn copy is read again a millisecond later",
+        "return sum != 0 ? sum : 2;":
+            "one slot in 2^64 has the sum 0",
         "if (tries > 1)":
             "the second of many tries comes a millisecond earlier",
         "if (!(atomic_compare_exchange_weak(&entry->fence, &last, fence)))":
@@ -36,7 +38,17 @@ EQUIVALENT = {
         "memory_entry: atomic_store(&entry->used, wall_now_ms()); -> ;":
             "whoever begins an entry notes its use a moment later",
     },
+    "src/store/file/rules.c": {
+        "holder->ahead = -2;":
+            "every negative number means that the place in the queue is not known",
+    },
+    "src/store/file/exact.c": {
+        "*holder = (struct holder){.shares = found->shares, .ahead = -2};":
+            "every negative number means that the place in the queue is not known",
+    },
     "src/store/file/queue.c": {
+        "if (!waiter->behind.running || waiter->behind_number == before->number) {":
+            "the thread ends when the waiter before leaves, and the next call starts another one",
         "return found->number >= from && found->number <= to; /* otherwise the lock is not a ticket */":
             "a lock that the kernel finds in this range begins before its end",
         "for (int64_t from = 1; count < most && find_first(file, from, NUMBERS, &tickets[count]);":
