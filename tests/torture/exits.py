@@ -12,8 +12,9 @@ OVERRUN_MOST = 1.0
 LATER_TRY = 0.05
 CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
 # The system refused, or a file cannot be created: what a dlock with low limits may report, and what the loader
-# or a shell reports if the program cannot even start; 78: no room for the TLS library.
-REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
+# or a shell reports if the program cannot even start; 78: no room for the TLS library; 77: a server refuses, and there
+# are too few descriptors for the other ones of a quorum.
+REFUSED = {1, 2, 69, 70, 71, 73, 77, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake was not answered in time",
             "its lease ended before the answer arrived", "confirmed the lock in time")

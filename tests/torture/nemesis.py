@@ -30,6 +30,8 @@ GROUP_FROZEN = (1.0, 4.0, 12.0)
 AT_THE_HEAD = 0.7
 # With this probability nobody requests the lock meanwhile: a newcomer checks, and may call live waiters.
 QUIET_LOCK = 0.5
+# How often a stage is asked to heal.
+HEAL_TRIES = 5
 # The duration of a flood of signals.
 FLOOD = (1.0, 2.0)
 QUEUED_MOST = 1000
@@ -128,12 +130,15 @@ class Faults(threading.Thread):
         self.heal()
 
     def heal(self):
-        """A fault is over once its stage is healed."""
-        try:
-            self.stage.heal()
-        except Exception as error:
-            self.campaign.log("stuck", backend=self.stage.name, said=repr(error))
-            return
+        """A fault is over once its stage is healed. A server that answers too late, on a busy machine, is asked again."""
+        for tries in range(HEAL_TRIES):
+            try:
+                self.stage.heal()
+                break
+            except Exception as error:
+                if not isinstance(error, TimeoutError) or tries == HEAL_TRIES - 1:
+                    self.campaign.log("stuck", backend=self.stage.name, said=repr(error))
+                    return
         for name in self.unhealed:
             self.campaign.log("fault_end", backend=self.stage.name, fault=word(name))
         self.missing.difference_update(self.unhealed)
