@@ -164,7 +164,7 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     hold_lock report
     fails_with 75 '' dlock -n report true
     fails_with 75 '' dlock -w 50ms report true
-    dlock -w 30 report sleep 0.05 2>/dev/null 3>&- 4>&- &
+    dlock -w 5m report sleep 0.05 2>/dev/null 3>&- 4>&- &
     local waiter=$!
     waits() { [ "$(dlock --status --json report | grep -o '"waiters":[0-9]*')" = '"waiters":1' ]; }
     wait_until 10 waits
