@@ -73,7 +73,7 @@ def soak(job):
 
 
 def coverage(job):
-    return ["make", "-s", "coverage", "COVERAGE_FLAGS=--json " + job.figures]
+    return ["make", "-s", "coverage", "COVERAGE_FLAGS=--by-chance 3 --json " + job.figures]
 
 
 def bench(program, *words):
