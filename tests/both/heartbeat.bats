@@ -122,7 +122,7 @@ def left():
     told = subprocess.run(["dlock", "--status", "--json", "job"], stdout=subprocess.PIPE).stdout
     return json.loads(told)["ttl_remaining"]
 def set_clock(seconds):
-    subprocess.run(["bash", "-c", ". $TESTS/lib/common.bash; set_boot =$0", str(86400 + seconds)], check=True)
+    subprocess.run(["bash", "-c", ". $TESTS/lib/common.bash; set_boot =$0", str(int(os.environ["STILL"]) + seconds)], check=True)
 os.kill(dlock, signal.SIGSTOP)
 s.send(b"WATCHDOG=1")
 set_clock(5399) # the stop is due, but is sent only a second later

@@ -92,13 +92,13 @@ load backend
 late() {
     local dlock i
     rm -f "$T/woken" "$T/ready" "$T/end"
-    set_boot =86400
+    set_boot "=$STILL"
     timeless exec dlock "$@" -t 1h --grace=1s job -- sh -c 'trap "echo x >>\"\$T/woken\"" USR1
         touch "$T/ready"; until [ -e "$T/end" ]; do sleep 0.01; done' 2>"$T/err" 3>&- 4>&- &
     dlock=$!
     echo $dlock >"$T/dlock.pid"
     wait_until 10 test -e "$T/ready"
-    set_boot =89900
+    set_boot "=$((STILL + 3500))"
     for i in 1 2 3; do
         kill -USR1 $dlock
         wait_until 10 test -s "$T/woken"

@@ -113,7 +113,7 @@ freeze_the_next() {
     kill -TERM "$(pid_of b)"
     ended b 143
     wait_until 1 waits 2
-    set_boot "=$((86400 + 61))"
+    set_boot "=$((STILL + 61))"
     ended a 75
     wait_until 1 waits 1
     end_hold

@@ -803,11 +803,11 @@ P
     local waiter=$!
     echo "$waiter" >"$T/waiter.pid"
     wait_until 10 grep -q 'retrying for up to another' "$T/err"
-    set_boot "=$((86400 + 30))"
+    set_boot "=$((STILL + 30))"
     wait_until 10 grep -q -e '(--fallback=file)' "$T/err"
     waits() { dlock --lock-dir="$D" --backend=file --status --json job | grep '"waiters":1,'; }
     wait_until 10 waits
-    set_boot "=$((86400 + 61))"
+    set_boot "=$((STILL + 61))"
     wait_until 20 gone "$waiter"
     status=0
     wait "$waiter" || status=$?

@@ -297,7 +297,7 @@ has_marked() {
         mv "$T/locks" "$T/$ahead"
         kill -KILL "$(pid_of 3)" # which wakes 4
         rest 0.3
-        [ $ahead = return ] || { set_boot =86403 && wait_until 10 ended 4; }
+        [ $ahead = return ] || { set_boot "=$((STILL + 3))" && wait_until 10 ended 4; }
         kill -CONT "$(pid_of 1)" "$(pid_of 2)"
         through 1 2 4
         wait "$(pid_of a)" || true

@@ -189,15 +189,16 @@ with_suspends() {
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
 }
 
-# timeless COMMAND...: the command's clock stands at one day until set_boot =SECONDS, so no timeout passes in the
-# command, which acts only on events. Processes that share a file lock compare their clocks: stop_time stops the
-# clock of every process that the test starts after it.
+# timeless COMMAND...: the command's clock stands at $STILL until set_boot =SECONDS, so no timeout passes in the
+# command, which acts only on events. Processes that share a file lock compare their clocks, so this one is a day ahead
+# of the others; stop_time stops the clock of every process that the test starts after it.
+export STILL=${STILL:-$(awk '{ print int($1) + 86400 }' /proc/uptime)}
 timeless() {
-    [ -e "$T/boot_clock" ] || set_boot "=86400"
+    [ -e "$T/boot_clock" ] || set_boot "=$STILL"
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
 }
 stop_time() {
-    set_boot "=86400"
+    set_boot "=$STILL"
     export LD_PRELOAD=$HELPERS/fault_boot_clock.so
 }
 

@@ -58,7 +58,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local signal dlock second
     start_redis
     for signal in TERM HUP; do
-        set_boot =86400
+        set_boot "=$STILL"
         rm -f "$T/ready" "$T/go"
         # shellcheck disable=SC2016
         LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -r "$URL" -t 60s "$signal" -- sh -c 'echo $$ >"$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done' \
@@ -73,7 +73,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
         # shortens none.
         for second in 1 2 3; do
             kill -WINCH "$dlock" 2>/dev/null && kill -"$signal" "$dlock" && rest 0.3
-            set_boot =8640$second
+            set_boot "=$((STILL + second))"
             rest 0.7
         done
         wait_until 10 gone "$dlock"

@@ -25,7 +25,7 @@ rests() {
     local i before
     for i in {1..6}; do
         before=$(calls)
-        set_boot "=$((86400 + 10 * i))"
+        set_boot "=$((STILL + 10 * i))"
         wait_until 10 eval '[ "$(calls)" -gt "$before" ]'
     done
 }
@@ -178,14 +178,14 @@ hear_all() {
     local command start
     for command in 'del dlock:job' flushall 'rename dlock:job elsewhere'; do
         take_by_hand 3600000
-        set_boot "=86400"
+        set_boot "=$STILL"
         timeless queue a
-        set_boot "=$((86400 + 2))"
+        set_boot "=$((STILL + 2))"
         wait_until 5 head_is_armed
         rests
         # shellcheck disable=SC2086
         redis $command >/dev/null
-        set_boot "=$((86400 + 61))" # it may check a moment after a change
+        set_boot "=$((STILL + 61))" # it may check a moment after a change
         ended a
     done
     take_by_hand
