@@ -10,11 +10,10 @@ from surroundings import NEEDED
 OVERRUN_MOST = 1.0
 # A later try finds the lock whose grant a fault has delayed, and counts its rest from before the request.
 LATER_TRY = 0.05
-CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR = 75, 69, 124, 78, 71
+CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR, NOT_ALLOWED = 75, 69, 124, 78, 71, 77
 # The system refused, or a file cannot be created: what a dlock with low limits may report, and what the loader
-# or a shell reports if the program cannot even start; 78: no room for the TLS library; 77: a server refuses, and there
-# are too few descriptors for the other ones of a quorum.
-REFUSED = {1, 2, 69, 70, 71, 73, 77, 78, 126, 127}
+# or a shell reports if the program cannot even start; 78: no room for the TLS library.
+REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake was not answered in time",
             "its lease ended before the answer arrived", "confirmed the lock in time")
@@ -116,13 +115,15 @@ def problem_of_script(checker, run):
     return None
 
 
+def windows_of(checker, run):
+    """The faults that were active during the run, or shortly before it."""
+    return [window for window in checker.history.windows
+            if window.backend == run.backend and window.touches(run.spawned - AROUND_A_FAULT, run.exit)]
+
+
 def window_statuses(checker, run):
     """The statuses that dlock may exit with because of active or recent faults."""
-    statuses = set()
-    for window in checker.history.windows:
-        if window.backend == run.backend and window.touches(run.spawned - AROUND_A_FAULT, run.exit):
-            statuses |= window.may_give
-    return statuses
+    return set().union(*(window.may_give for window in windows_of(checker, run)))
 
 
 def problem_without_command(checker, run):
@@ -130,7 +131,7 @@ def problem_without_command(checker, run):
     status = run.status
     if status < 0:
         return None if run.was_sent(-status) else "dlock was ended by signal %d, which nobody sent" % -status
-    if status in refused_by_surroundings(run):
+    if status in refused_by_surroundings(checker, run):
         return None
     if status == CONFLICT:
         return problem_of_conflict(checker, run)
@@ -156,11 +157,15 @@ def problem_without_command(checker, run):
     return "dlock ended without having run anything"
 
 
-def refused_by_surroundings(run):
+def refused_by_surroundings(checker, run):
     """The statuses of a dlock that cannot start in its surroundings."""
     if run.deed == "refuse-call" and run.deed_value.split(":")[-1] in NEEDED:
         return {SYSTEM_ERROR}
-    return REFUSED if run.limited else set()
+    if not run.limited:
+        return set()
+    # A minority that refuses commands decides if there are too few descriptors for the other servers.
+    refuses = any(window.fault == "refuse-commands-minority" for window in windows_of(checker, run))
+    return REFUSED | {NOT_ALLOWED} if refuses else REFUSED
 
 
 def problem_of_format(checker, run):
