@@ -113,6 +113,7 @@ E
 }
 
 @test "--heartbeat: a sign of life sent in time counts, even if dlock was frozen when it came" {
+    export STILL
     cat >"$T/late.py" <<'E'
 import json, os, signal, socket, subprocess, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -122,7 +123,8 @@ def left():
     told = subprocess.run(["dlock", "--status", "--json", "job"], stdout=subprocess.PIPE).stdout
     return json.loads(told)["ttl_remaining"]
 def set_clock(seconds):
-    subprocess.run(["bash", "-c", ". $TESTS/lib/common.bash; set_boot =$0", str(int(os.environ["STILL"]) + seconds)], check=True)
+    still = int(os.environ["STILL"])
+    subprocess.run(["bash", "-c", ". $TESTS/lib/common.bash; set_boot =$0", str(still + seconds)], check=True)
 os.kill(dlock, signal.SIGSTOP)
 s.send(b"WATCHDOG=1")
 set_clock(5399) # the stop is due, but is sent only a second later

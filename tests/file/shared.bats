@@ -57,6 +57,11 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$status" 1
     run timeout 20 dlock -n job echo in
     equals "$status $output" '0 in'
+    # The hole is behind a record.
+    dlock --acquire -t 1h job >/dev/null
+    truncate -s 16G "$F"
+    fails_with 75 '' timeout 20 dlock -n job touch "$T/ran"
+    dlock --force-release job
     # A byte in the last place is locked, so each place is checked.
     truncate -s 16G "$F"
     python3 - "$F" 3>&- 4>&- <<'P' &

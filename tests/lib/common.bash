@@ -192,7 +192,8 @@ with_suspends() {
 # timeless COMMAND...: the command's clock stands at $STILL until set_boot =SECONDS, so no timeout passes in the
 # command, which acts only on events. Processes that share a file lock compare their clocks, so this one is a day ahead
 # of the others; stop_time stops the clock of every process that the test starts after it.
-export STILL=${STILL:-$(awk '{ print int($1) + 86400 }' /proc/uptime)}
+read -r STILL _ </proc/uptime
+STILL=$((${STILL%.*} + 86400))
 timeless() {
     [ -e "$T/boot_clock" ] || set_boot "=$STILL"
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"

@@ -15,8 +15,6 @@ EQUIVALENT = {
     "src/store/file/file.c": {
         "off_t next = data > 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;":
             "the first place is never looked for behind a hole",
-        "if (first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)":
-            "holes are skipped from the first place on instead of the second",
         "inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 1)":
             "the kernel numbers watches from 1 on",
         "lock_file_read_place: (void)poll(NULL, 0, 1); -> ;":
