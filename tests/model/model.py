@@ -1037,6 +1037,7 @@ class World:
                 lease.process.destroy()
         self.call("force", lock, ["--force-release"] + lock.words())
         self.call("resume", lock, ["--resume"] + lock.words())
+        self.take_over(lock)
         self.locks[self.locks.index(lock)] = Lock(lock.prefix, lock.base, lock.generation + 1)
 
     def lock_of(self, step):
