@@ -40,6 +40,10 @@ EQUIVALENT = {
         "holder->ahead = -2;":
             "every negative number means that the place in the queue is not known",
     },
+    "src/store/file/dir_backend.c": {
+        "if (backend->waiter.ticket.number >= 0) {":
+            "a dlock without a ticket has nothing to leave",
+    },
     "src/store/file/exact.c": {
         "*holder = (struct holder){.shares = found->shares, .ahead = -2};":
             "every negative number means that the place in the queue is not known",
