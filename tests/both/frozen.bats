@@ -147,6 +147,22 @@ who() {
     is_told "$T/err"
 }
 
+@test "dlock frozen beyond its lease before it starts the command exits with 124 on waking, and the command is not run" {
+    touch "$T/stop_at_start"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -t 100ms job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    is_frozen() { grep -q '^State:.T' "/proc/$dlock/status"; }
+    wait_until 10 is_frozen
+    sleep 0.2
+    kill -CONT "$dlock"
+    local status=0
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    grep -q 'the lease ended before the command started; the command was not run' "$T/err"
+    [ ! -e "$T/ran" ]
+    is_clean job
+}
+
 @test "dlock, its command or both frozen by SIGSTOP for less than the lease: the run goes on as if nothing had happened" {
     local what pids
     for what in dlock command both; do

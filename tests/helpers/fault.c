@@ -493,7 +493,8 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
 #elif defined FAULT_stop_at
 /* dlock stops itself, once for each of these files: $T/stop_at_section, before it enters the
  * section of a lock file; $T/stop_at_unlink, before it removes a file; $T/stop_at_unlocked, after
- * it has released a lock of flock(2). */
+ * it has released a lock of flock(2); $T/stop_at_start, before it asks for the signals that it
+ * passes on to the command, and starts the command. */
 static void stop_if(const char *where)
 {
     char path[4096];
@@ -527,6 +528,12 @@ int flock(int fd, int operation)
     if (operation == LOCK_UN)
         stop_if("unlocked");
     return result;
+}
+int signalfd(int fd, const sigset_t *set, int flags)
+{
+    if (fd >= 0)
+        stop_if("start");
+    return (int)syscall(SYS_signalfd4, fd, set, NSIG / 8, flags);
 }
 int unlink(const char *path)
 {
