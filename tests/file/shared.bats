@@ -407,6 +407,19 @@ sees_all_locks() { [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; }
     kill "$(pid_of sharers)"
 }
 
+@test "a sharer with the token of another waits for that one's end, and comes after those in line" {
+    share first -s --owner=me job
+    dlock -w 60s job true 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 sh -c "dlock --status --json job | grep -q '\"waiters\":1'"
+    run dlock -v -w 100ms -s --owner=me job echo wrong
+    equals "$status" 75
+    [[ $output == *'; 2nd in line'* && $output != *wrong* ]]
+    touch "$T/first.end"
+    wait "$(pid_of first)"
+    wait "$waiter"
+}
+
 @test "a waiter that is killed after the file was kept for it blocks nobody" {
     share a -s job
     dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
