@@ -16,7 +16,7 @@ CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR, NOT_ALLOWED = 75, 69, 
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake was not answered in time",
-            "its lease ended before the answer arrived", "confirmed the lock in time")
+            "its lease ended before the answer arrived", "confirmed the lock in time", "until time ran out")
 # How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
 # In addition to --retry-for: connecting, the queue, and the machine.
@@ -135,7 +135,7 @@ def problem_without_command(checker, run):
         return None
     if status == CONFLICT:
         return problem_of_conflict(checker, run)
-    if status == NEWER_FORMAT and "supports formats up to" in run.said:
+    if status in {NEWER_FORMAT, *refused_by_minority(checker, run)} and "supports formats up to" in run.said:
         return problem_of_format(checker, run)
     if status == LOST:
         if run.freezes or run.removals or run.shared_removals or run.lost_to or \
@@ -163,18 +163,21 @@ def refused_by_surroundings(checker, run):
         return {SYSTEM_ERROR}
     if not run.limited:
         return set()
-    # A minority that refuses commands decides if there are too few descriptors for the other servers.
-    refuses = any(window.fault == "refuse-commands-minority" for window in windows_of(checker, run))
-    return REFUSED | {NOT_ALLOWED} if refuses else REFUSED
+    return REFUSED | refused_by_minority(checker, run)
+
+
+def refused_by_minority(checker, run):
+    """What dlock may exit with if a minority refuses commands, and the other servers have a newer format or no room."""
+    return {NOT_ALLOWED for window in windows_of(checker, run) if window.fault == "refuse-commands-minority"}
 
 
 def problem_of_format(checker, run):
     """An older dlock refuses a lock or directory that a newer one has used."""
     if run.newer:
-        return "78, but it is of the newest format"
+        return "%d, but it is of the newest format" % run.status
     if not any(other.newer and other.backend == run.backend and other.spawned <= run.exit
                for other in checker.history.runs.values()):
-        return "78, but no newer dlock was there"
+        return "%d, but no newer dlock was there" % run.status
     return None
 
 

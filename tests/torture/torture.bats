@@ -334,6 +334,11 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 '78, but no newer dlock was there' "$refused" "/^5.0/i 2.6 exit $newer"
     judged 0 '0 wrong' "$refused" "/^5.0/i 2.6 exit $newer" '/^1.0 spawn run=1/s/$/ newer=1/'
     judged 1 '78, but it is of the newest format' "$refused" "/^5.0/i 2.6 exit $newer" '/ spawn run=[12]/s/$/ newer=1/'
+    # Of a quorum one server refuses commands, and the others have been used by a newer dlock.
+    local minority='/^0.9/a 1.0 fault_begin backend=redis fault=refuse-commands-minority may_lose=0 may_give=69'
+    judged 0 '0 wrong' "$refused" "/^5.0/i 2.6 exit ${newer/78/77}" '/^1.0 spawn run=1/s/$/ newer=1/' "$minority"
+    judged 1 '77, but no newer dlock was there' "$refused" "/^5.0/i 2.6 exit ${newer/78/77}" "$minority"
+    judged 1 'dlock ended without having run anything' "$refused" "/^5.0/i 2.6 exit ${newer/78/77}" '/^1.0 spawn run=1/s/$/ newer=1/'
     judged 1 '75, but it was to wait for ever' "$refused" 's/ wait=0//;s/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
     judged 1 '75 after 0.100 s, but it was to wait for 0.500 s' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^1.5 end/i 1.3 exit run=2 status=75 said='
@@ -348,6 +353,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=no answer in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=no answer in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=the connection timed out'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=redirected 0 times until time ran out'
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the process that guards the lock did not start in time'
