@@ -404,16 +404,19 @@ int inotify_init1(int flags)
     return -1;
 }
 #elif defined FAULT_inotify_close
-/* Creates $T/closed if the last descriptor of inotify is closed, and no message has passed it on. */
-static int passed_on = -1;
+/* Creates $T/closed if the last descriptor of inotify is closed, and no message has passed it on by
+ * a socket that is still open. */
+static int passed_on = -1, passed_by = -1;
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     ssize_t (*real)(int, const struct msghdr *, int);
     *(void **)&real = dlsym(RTLD_NEXT, "sendmsg");
     const struct cmsghdr *header = message->msg_control;
-    if (header != NULL && header->cmsg_type == SCM_RIGHTS)
+    if (header != NULL && header->cmsg_type == SCM_RIGHTS) {
         memcpy(&passed_on, (const char *)header + header->cmsg_len - sizeof passed_on,
                sizeof passed_on);
+        passed_by = fd;
+    }
     return real(fd, message, flags);
 }
 static bool is_inotify(int fd)
@@ -425,6 +428,8 @@ static bool is_inotify(int fd)
 int close(int fd)
 {
     enum { MOST_FDS = 64 };
+    if (fd == passed_by)
+        passed_on = -1;
     bool last = is_inotify(fd) && fd != passed_on;
     for (int other = 0; other < MOST_FDS && last; other++)
         last = other == fd || !is_inotify(other);

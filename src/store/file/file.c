@@ -359,14 +359,19 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
  * queue of a socket, together with the socket itself. Since Linux 6.9, a kernel thread collects
  * such sockets and closes the instance, too; before Linux 6.9, close(2) waits. If a helper process
  * closed the instance instead, the process could outlive dlock, and would remain as a zombie where
- * pid 1 does not reap. */
+ * pid 1 does not reap.
+ *
+ * dlock closes its own descriptor before the sockets. If the sockets were closed first, the kernel
+ * thread could collect them at once. dlock's descriptor would then be the last one, and dlock would
+ * wait. */
 void lock_file_news_close(int *news_fd)
 {
     int ends[2];
-    if (*news_fd >= 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) == 0) {
+    if (*news_fd >= 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, PF_UNSPEC, ends) == 0) {
         /* Needs no address, because the two sockets are connected. */
         struct notify holder = {.fd = ends[0], .type = SOCK_DGRAM, .to.any.sa_family = AF_UNIX};
         sd_notify_forward(&holder, "", 1, (int[]){ends[1], *news_fd}, 2);
+        fd_close(news_fd);
         close(ends[1]);
         close(ends[0]);
     }
