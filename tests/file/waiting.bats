@@ -32,13 +32,20 @@ leave() {
 }
 
 # queue LABEL [DLOCK ARGUMENTS...]: starts another waiter, which
-# writes the label down when it acquires the lock.
+# writes the label down when it acquires the lock. Its command lasts as long as there is a $T/gate.
 queue() {
     local before
     before=$(waiters)
-    dlock "${@:2}" job -- sh -c "echo $1 >>'$T/order'" 2>"$T/$1.err" 3>&- 4>&- &
+    dlock "${@:2}" job -- sh -c "echo $1 >>'$T/order'; while [ -e '$T/gate' ]; do sleep 0.01; done" 2>"$T/$1.err" 3>&- 4>&- &
     echo $! >"$T/$1.pid"
     wait_until 10 waiting $((before + 1))
+}
+
+# all_moved COUNT: waits until one waiter holds the lock in the new file and so many others wait there, and ends its command.
+# A waiter that joins a new file just when its holder removes it could lose its place.
+all_moved() {
+    wait_until 20 waiting "$1"
+    rm "$T/gate"
 }
 
 # through LABEL...: all of these must acquire the lock.
@@ -259,11 +266,15 @@ has_marked() {
     local i
     share a -t 60s job && holds a
     for i in 1 2 3 4; do timeless queue "$i"; done
+    touch "$T/gate"
     rm "$F"
+    all_moved 3
     through 1 2 3 4
     share b -t 60s job && holds b
     for i in 5 6; do timeless queue "$i"; done
+    touch "$T/gate"
     : >"$T/locks/new" && mv "$T/locks/new" "$F"
+    all_moved 1
     through 5 6
     equals "$(order)" '1 2 3 4 5 6 '
     wait "$(pid_of a)" || true
@@ -276,8 +287,10 @@ has_marked() {
     for how in removed replaced; do
         share a -t 60s job && holds a
         for i in 1 2 3 4; do timeless queue "$i"; done
+        touch "$T/gate"
         mv "$T/locks" "$T/$how" # at once, or they start to wait in it again
         [ $how = removed ] || mkdir -m 700 "$T/locks" || true # a waiter may have been faster
+        all_moved 3
         through 1 2 3 4
         wait "$(pid_of a)" || true
         rm -f "$T"/a*

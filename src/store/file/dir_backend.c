@@ -50,6 +50,8 @@
  *     waiter, is notified and starts again. It drops its ticket in the old file only when it has a
  *     ticket in the new file -> this wakes the next waiter, which comes after the head in the new
  *     file, too.
+ *   A holder of the new file leaves before the head has its ticket there, and removes the new file
+ *     -> the head starts again, but later waiters may have moved by then: the head loses its place.
  *   A later waiter finds that the file is gone, but the waiters before it have not moved yet -> it
  *     waits in the old file until they have moved, or until the turn of those that are
  *     frozen has ended.
