@@ -151,8 +151,7 @@ who() {
     touch "$T/stop_at_start"
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -t 100ms job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
-    is_frozen() { grep -q '^State:.T' "/proc/$dlock/status"; }
-    wait_until 10 is_frozen
+    wait_until 10 grep -q '^State:.T' "/proc/$dlock/status"
     sleep 0.2
     kill -CONT "$dlock"
     local status=0

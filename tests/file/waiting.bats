@@ -41,8 +41,8 @@ queue() {
     wait_until 10 waiting $((before + 1))
 }
 
-# all_moved COUNT: waits until one waiter holds the lock in the new file and so many others wait there, and ends its command.
-# A waiter that joins a new file just when its holder removes it could lose its place.
+# all_moved COUNT: waits until COUNT waiters wait in the new file, behind one that holds the lock there, and opens the gate.
+# If the holder removed the new file while another waiter joined it, that waiter could lose its place.
 all_moved() {
     wait_until 20 waiting "$1"
     rm "$T/gate"

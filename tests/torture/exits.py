@@ -167,7 +167,8 @@ def refused_by_surroundings(checker, run):
 
 
 def refused_by_minority(checker, run):
-    """What dlock may exit with if a minority refuses commands, and the other servers have a newer format or no room."""
+    """A minority of a quorum that refuses commands decides about the status if the other servers cannot grant the lock: an
+    older dlock cannot read their format, or a limited one has no descriptors for them."""
     return {NOT_ALLOWED for window in windows_of(checker, run) if window.fault == "refuse-commands-minority"}
 
 

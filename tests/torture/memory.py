@@ -101,27 +101,32 @@ def judge_memory(checker, runs, told):
     if not known:
         return
     last = max(known, key=lambda entry: entry.high)
-    replaced = is_replaced(last, unclear)
-    candidates = those_after(last, known, unclear)
-    if not replaced and not names(told.last, candidates):
-        checker.complain(last.run, "it is the last run, but the lock remembers process %s" % told.last)
-    elif not replaced and len(candidates) == 1:
-        judge_end(checker, last.run, told)
     successes = [entry for entry in known if entry.outcome == "success"]
     success = max(successes, key=lambda entry: entry.high, default=None)
     begun = max(successes, key=lambda entry: entry.run.start, default=None)
     if begun is not None and not names(told.success, those_begun_after(begun, successes, unclear)):
         checker.complain(begun.run, "it is the last success, but the lock remembers process %s" % told.success)
-    if not replaced:
+    if not may_be_replaced(last, unclear):
+        judge_last(checker, last, told, known, unclear)
         judge_failures(checker, last.run, told, success, known, unclear)
     judge_history(checker, told.history, known, unclear, sharing)
     run_times.judge_history(checker, last.run, told)
 
 
-def is_replaced(last, unclear):
-    """Whether on most servers of a quorum a run with a slow clock may have replaced this one: then any server's may be the last."""
+def may_be_replaced(last, unclear):
+    """Of the last runs that the servers of a quorum remember, the newest by the hosts' clocks counts. If a run with a slow
+    clock has replaced this one on some servers, that may be an older run, which another server remembers."""
     return last.run.backend.startswith("quorum") and any(
-        other.run.wall and (other.run.start or float("inf")) > last.run.start for other in unclear)
+        other.run.wall and other.run.deed_value.startswith("-") and (other.run.start or float("inf")) > last.run.start
+        for other in unclear)
+
+
+def judge_last(checker, last, told, known, unclear):
+    candidates = those_after(last, known, unclear)
+    if not names(told.last, candidates):
+        checker.complain(last.run, "it is the last run, but the lock remembers process %s" % told.last)
+    elif len(candidates) == 1:
+        judge_end(checker, last.run, told)
 
 
 def those_after(entry, known, unclear):

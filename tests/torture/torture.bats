@@ -476,9 +476,10 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local ahead='s/^1.0 spawn run=1 .*/& deed=clock/;s/^1.6 start/2.0 start/;s/^1.01 start/1.001 start/;s/^1.5 end/1.02 end/;s/^1.51/1.03/;s/^1.52/1.04/;s/until=1.5$/until=1.02/;s/^2.495 term/2.895 term/;s/^2.496 end/2.896 end/;s/^2.5 exit/2.9 exit/;s/^2.51/2.91/;s/until=2.496/until=2.896/'
     judged 1 'run 2 .*it is the last run, but the lock remembers process 11' "$pids" "$told" 's/last=12/last=11/' "$ahead"
     judged 0 '0 wrong' "$pids" "$told" 's/last=12/last=11/' "$ahead" 's/=redis/=quorum3/' # servers that have missed some are asked, too
-    local behind='s/^1.0 spawn run=2 .*/& deed=clock/'
+    local behind='s/^1.0 spawn run=2 .*/& deed=clock:spawn:0.000:-5/'
     judged 1 'run 1 .*it is the last run, but the lock remembers process 10' "$pids" "$told" 's/last=12/last=10/' "$behind"
     judged 0 '0 wrong' "$pids" "$told" 's/last=12/last=10/' "$behind" 's/=redis/=quorum3/' # run 2 may have replaced run 1 on the others
+    judged 1 'run 1 .*it is the last run, but the lock remembers process 10' "$pids" "$told" 's/last=12/last=10/' "${behind/-5/5}" 's/=redis/=quorum3/'
     judged 1 'remembers that it ended as exited 0' "$pids" "$told" 's/outcome=stopped status=-1/outcome=exited status=0/'
     judged 1 'remembers 1 failures in a row, and there were 2 to 2' "$pids" "$told" 's/failures=2/failures=1/'
     judged 1 'remembers 3 failures in a row, and there were 2 to 2' "$pids" "$told" 's/failures=2/failures=3/'
