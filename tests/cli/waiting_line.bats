@@ -189,8 +189,7 @@ for name in "xterm", "dumb":
     t.until(lambda t: "begun" in t.text and children()) # the shell may print this before its child has become dlock
     pid = children().strip()
     t.look(1.5)
-    state = open(f"/proc/{pid}/stat").read().split(")")[1].split()[0]
-    assert state == "S", state
+    t.until(lambda t: open(f"/proc/{pid}/stat").read().split(")")[1].split()[0] == "S") # T if it was stopped
     assert t.screen() == ["begun"] and t.draws == [], t.screen()
     if name == "xterm":
         os.kill(int(pid), 15)
