@@ -1026,6 +1026,20 @@ runs_on_all() {
     equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"])')" '(1, 1)'
 }
 
+@test "of several sharers of a quorum, the one that began last is the last success, even if a server has missed its run" {
+    quorum 3
+    hold_lock job -s
+    stop_redis 3
+    dlock -s job -- sh -c 'echo $PPID >"$T/late"'
+    serve 3
+    wait_until 20 is_held_on 3
+    end_hold
+    wait "$HOLDER"
+    wait_until 10 is_free_on 3
+    equals "$(on 3 hget '{dlock:job}:meta' success | cut -f 4)" "$HOLDER"
+    equals "$(status '(s["last_success"]["pid"], s["last_run"]["pid"])')" "($(cat "$T/late"), $HOLDER)"
+}
+
 @test "in a quorum, the last success counts as the last run even if a slow clock dates it earlier" {
     quorum 3
     fails_with 5 '' dlock job sh -c 'exit 5'

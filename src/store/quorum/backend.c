@@ -163,16 +163,16 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
 }
 
 /* A server that was down has missed some runs, so all servers are compared. The last success is the
- * newest one that any server knows. Its counts come from the server that knows of the most runs
- * since then. The last run is the newest one by the hosts' clocks. The history is the longest one
- * among the servers that know of this run. */
+ * one that began last, of those that any server knows. Its counts come from the server that knows
+ * of the most runs since then. The last run is the newest one by the hosts' clocks. The history is
+ * the longest one among the servers that know of this run. */
 static struct run_memory find_memory(const struct quorum *quorum)
 {
     struct run_memory newest = {.runs = 0};
     const struct run_memory *last = NULL;
     FOR_MEMBERS (member, quorum) {
         const struct run_memory *memory = &member->state.memory;
-        int64_t newer = newest_ms(&memory->success) - newest_ms(&newest.success);
+        int64_t newer = memory->success.began_ms - newest.success.began_ms;
         int64_t more = memory->runs + memory->skipped - newest.runs - newest.skipped;
         if (!has_run(quorum, &memory->last))
             continue;
