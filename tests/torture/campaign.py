@@ -273,6 +273,7 @@ class Campaign:
         self.log("done")
 
     def drain(self):
+        self.until(now() + DRAIN_LIMIT, lambda: not self.errands)  # they may freeze whole dlocks for seconds
         if not self.until(now() + DRAIN_LIMIT, lambda: not self.live and not self.errands):
             for live in list(self.live.values()):
                 self.log("hung", run=live.number, said=where_is(live.pid))
