@@ -72,8 +72,8 @@ class Tree:
 
     def __init__(self, root, folder):
         self.root, self.tmp = folder / "t", folder / "tmp"
-        passing = ".git", "autom4te.cache", "__pycache__", "dlock-[0-9]*"  # the last one is of a make dist
-        shutil.copytree(root, self.root, symlinks=True, ignore=shutil.ignore_patterns(*passing))
+        unneeded = ".git", "autom4te.cache", "__pycache__", "dlock-[0-9]*"  # make dist may be removing the last of them
+        shutil.copytree(root, self.root, symlinks=True, ignore=shutil.ignore_patterns(*unneeded))
         self.tmp.mkdir()
         self.running = set()
 
