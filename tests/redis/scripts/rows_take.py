@@ -207,6 +207,8 @@ SHARED = [
     row("the first, after a lease that ended", without(held_by("A", "a"), "lock"), share("B"), taken(), first(**LOST, **{"meta unended": ""})),
     row("the first of some slots", ONCE, slot_of(2, "B"), taken(slot=0), first(0, **{"meta slots": 2})),
     row("one more", shared(S), share("B"), taken(), joined()),
+    row("one more, but the lock's expiry may not be read: nobody joins", shared(S), share("B"), ["ERROR", Has("ermission|user executing")],
+        {"meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT)}, denied="pttl"),
     row("one more, while it is held in the first format", shared(S, format=1), share("B"), refused_share()),
     row("one more, for which the lock must last longer", shared(S, left=TTL + 1000), share("B", ttl=2 * TTL), taken(2 * TTL),
         joined(**{"lock ends": at(3 * TTL), "holders ends": at(2 * TTL + LOST_KEPT), "holders B": at(2 * TTL), "holder:B ends": at(2 * TTL + LOST_KEPT),

@@ -245,14 +245,13 @@ local function take_share(slot, last)
   value = value or SHARED .. whole(now_us)
   local record = record_in(new_record())
   record.fence, record.slot, record.round = fence, slot, value
+  if not is_first then keep(now, math.max(last, ends)) end
   write_record(record, now, ttl)
   call('ZADD', holders, whole(ends), member_of(token, slot))
   if slot >= 0 then call('SETBIT', taken, slot, 1) end
   if is_first then
     keep_holders(ttl)
     call('SET', lock, value, 'PX', whole(ttl * 1.5))
-  else
-    keep(now, math.max(last, ends))
   end
   known.mode, known.slots = mode, slots
   return {'taken', fence, ttl, slot, ends}
