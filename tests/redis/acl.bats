@@ -139,6 +139,17 @@ not_served() {
     grep -qE "could not be released: .*(command DEL[)]?:|'del' command)" "$T/held.err"
 }
 
+# The server has deleted the share when the script ends, so a second release finds no share.
+@test "a share whose release an ACL has ended halfway was released, and not lost" {
+    dlock --acquire -s --owner=other job
+    dlock --acquire -s --owner=me job
+    redis acl setuser locker -pttl >/dev/null
+    not_served PTTL --release --owner=me job
+    manual_user >/dev/null
+    fails_with 1 'already released' dlock --release --owner=me job
+    equals "$(redis zrange '{dlock:job}:holders' 0 -1)" other
+}
+
 @test "a waiter that may not join the queue or be notified polls instead, and -v says why" {
     local word
     redis set dlock:job another >/dev/null

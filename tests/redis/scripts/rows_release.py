@@ -252,6 +252,7 @@ GIVEN_UP = [
 SHARED_NOTED = {**NOTED, **gone("holder:A", "holder:A ends", "holders A")}
 B = sharer("B", "b")
 NEWER_SUCCESS = {"run": run(2, "status 9"), "success": run(2, "status 0"), "success_fence": 5001, "failures": 3, "runs": 5}
+DENIED = ["ERROR", Has("ermission|user executing")]
 SHARES = [
     row("one of two", shared(sharer("A", "a"), B), release("A", "a"), RELEASED, SHARED_NOTED),
     row("its run", shared(sharer("A", "a"), B), release("A", "a", result="status 0"), RELEASED,
@@ -290,6 +291,16 @@ SHARES = [
     row("not in the set, and nobody else is", without(shared(sharer("A", "a")), "holders"), release("A", "a"), RELEASED, SHARED_NOTED),
     row("the record cannot be read", {**shared(sharer("A", "a"), B), "holder:A": "?"}, release("A", "a", result="status 0"), RELEASED,
         {**SHARED_NOTED, "meta held_ms": 0}),
+    row("the lock's expiry may not be read: the release is noted", shared(sharer("A", "a"), B), release("A", "a"), DENIED, SHARED_NOTED, denied="pttl"),
+    row("and sent again", {**without(shared(sharer("A", "a"), B), "holder:A", "holders A"), "meta spent": "a A 3000\n"}, release("A", "a"),
+        ["released", ""]),
+    row("the set may not be read", shared(sharer("A", "a"), B), release("A", "a"), DENIED, SHARED_NOTED, denied="zrange"),
+    row("it may not leave the set", shared(sharer("A", "a"), B), release("A", "a"), DENIED, without(SHARED_NOTED, "holders A"), denied="zrem"),
+    row("it may not give its slot back", shared(sharer("A", "a", slot=0), sharer("B", "b", slot=1), mode="slots", slots=2), release("A", "a"), DENIED,
+        {**SHARED_NOTED, "holders 0 A": GONE}, denied="setbit"),
+    row("the lock's key may not be made to end earlier", shared(sharer("A", "a"), sharer("B", "b", left=25000)), release("A", "a"), DENIED, SHARED_NOTED,
+        denied="pexpire"),
+    row("its record may not be removed", shared(sharer("A", "a"), B), release("A", "a"), DENIED, denied="del"),
     row("it is kept", shared(sharer("A", "a"), B), release("A", "a", hold=5000), RELEASED,
         {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "released": True, "ends": at(5000)}, "message"),
          "holder:A ends": at(5000 + LOST_KEPT), "holders A": at(5000)}),

@@ -104,26 +104,25 @@ local function note_end(how, record, counted)
   return {how, record or ''}
 end
 
-local function release_share(record)
-  local now = now_ms()
-  local member = member_of(token, record.slot)
-  if hold > 0 then
-    local left = lease_end(record)
-    if left < 0 or left > hold then left = hold end
-    record.released, record.message = true, nil
-    call('PEXPIRE', own, whole(left))
-    if record.take then write_record(record, now, left) end
-    call('ZADD', holders, 'XX', whole(now + left), member)
-    local last, last_ends = last_to_end()
-    if last then keep(now, last_ends, true) end
-    return
-  end
-  call('DEL', own)
-  if call('ZREM', holders, member) == 1 then
-    local slot = tonumber(record.slot) or -1
-    if slot >= 0 then call('SETBIT', taken, slot, 0) end
-    settle(now)
-  end
+local function keep_share(record)
+  local now, left = now_ms(), lease_end(record)
+  if left < 0 or left > hold then left = hold end
+  record.released, record.message = true, nil
+  call('PEXPIRE', own, whole(left))
+  if record.take then write_record(record, now, left) end
+  call('ZADD', holders, 'XX', whole(now + left), member_of(token, record.slot))
+  local last, last_ends = last_to_end()
+  if last then keep(now, last_ends, true) end
+end
+
+-- Removes the share from the set of holders. This comes after note_release(): if an ACL denies one
+-- of these commands, the script ends here, and the list of releases shows that the share, whose own
+-- key is gone, was released and not lost.
+local function leave_set(record)
+  if call('ZREM', holders, member_of(token, record.slot)) ~= 1 then return end
+  local slot = tonumber(record.slot) or -1
+  if slot >= 0 then call('SETBIT', taken, slot, 0) end
+  settle(now_ms())
 end
 
 local function release_exclusive()
@@ -163,11 +162,18 @@ end
 
 local who = record or holder or {}
 hold = hold or math.max(0, number(who.hold) - now_ms())
-if record then release_share(record) else release_exclusive() end
+if not record then
+  release_exclusive()
+elseif hold > 0 then
+  keep_share(record)
+else
+  call('DEL', own)
+end
 note_release(who)
 if withdraws then written(note('withdrawn', id, '-', '')) end
 -- The process that watches this lease must be able to learn how the lease ended, even if others
 -- have held the lock many times since.
 if outside then written(note('requests', outside, who.take or '-', '-')) end
+if record and hold <= 0 then leave_set(record) end
 if hold > 0 then tell_head(now_ms(), first_waiter()) else hand_on(now_ms(), first_waiter()) end
 return {'released', 'now', unwritten}
