@@ -103,6 +103,32 @@ through() {
     equals "$(files)" 0
 }
 
+# The kernel lists locks in the order in which their owners came.
+@test "waiters are counted, whatever the order in which the kernel lists their tickets" {
+    hold_lock job
+    python3 -c '
+import fcntl, os, struct, subprocess, sys
+for number in 2, 1, 3:
+    fd = os.open(sys.argv[1], os.O_RDWR)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, (1 << 61) + (number << 22), 1, 0))
+subprocess.run(["dlock", "--status", "--json", "job"])' "$F" >"$T/status"
+    grep -q '"waiters":3,' "$T/status"
+}
+
+@test "a waiter whose token already has a share leaves the queue: it blocks no other sharer" {
+    hold_lock job
+    queue a -s --owner=me
+    queue b -s --owner=me
+    touch "$T/gate"
+    end_hold
+    wait_until 10 test -s "$T/order"
+    wait_until 10 waiting 0
+    dlock -s -n job true
+    rm "$T/gate"
+    through a b
+    equals "$(order | wc -w)" 2
+}
+
 @test "no waiter overtakes an earlier live one, even if the lock is free" {
     share a job && holds a
     queue first

@@ -33,7 +33,7 @@ AREAS = {
     "src/run/acquisition.c": ("both/exclusion:file", "both/run_command:file", "both/nesting:file", "both/signals:file", "redis/outage",
                               "both/acquire:redis", "both/attach:file", "redis/login") + WAIT,
     "src/store/file/rules.c": ("unit/test_admission", "unit/test_record", "file/shared", "both/shared:file", "file/waiting") + FILES,
-    "src/store/file/exact.c": ("file/shared", "file/locks", "both/shared:file", "both/waiting:file"),
+    "src/store/file/exact.c": ("file/shared", "file/locks", "both/shared:file", "both/waiting:file", "cli/security"),
     "src/store/file/dir_backend.c": FILES,
     "src/store/file/file.c": FILES,
     "src/store/file/lease.c": FILES,

@@ -4,6 +4,10 @@ file: the line with the mistake, or "FUNCTION: STATEMENT -> ;" for a statement t
 """
 
 EQUIVALENT = {
+    "src/run/watch.c": {
+        "end_thread: watch->runs = false; -> ;":
+            "the C library refuses to join the thread a second time",
+    },
     "src/lock/fields.c": {
         "return used + percent_encode(text + (used <= size ? used : 0), used < size ? size - used : 0,":
             "if used is size, there is no room, and nothing is written",
@@ -21,10 +25,14 @@ EQUIVALENT = {
             "a record that is being written is read again a millisecond later",
     },
     "src/run/acquisition.c": {
+        "acquisition_close: lock->out->key = NULL; -> ;":
+            "nothing is reported after the close",
         "if (wait->request.waits || holder->shares || holder->pause.left.ns > 1 || !(ended || unknown))":
             "a pause of one nanosecond is over before anything is done",
     },
     "src/store/file/memory.c": {
+        "(void)number_parse(text[FENCE], 1, INT64_MAX, &runs->success.fence);":
+            "a fence that is not read is 0",
         "(void)poll(NULL, 0, 2);":
             "a torn copy is read again a millisecond later",
         "return sum != 0 ? sum : 2;":
@@ -49,6 +57,8 @@ EQUIVALENT = {
             "every negative number means that the place in the queue is not known",
     },
     "src/store/file/queue.c": {
+        "if (waiter->ticket.number >= 0)":
+            "a waiter without a ticket has nothing to unlock",
         "if (!waiter->behind.running || waiter->behind_number == before->number) {":
             "the thread ends when the waiter before leaves, and the next call starts another one",
         "return found->number >= from && found->number <= to; /* otherwise the lock is not a ticket */":
@@ -59,6 +69,12 @@ EQUIVALENT = {
             "the first ticket has the number 1",
     },
     "src/store/redis/take.c": {
+        "int64_t ms = left - TICK_MS <= most ? left - TICK_MS : most;":
+            "if both are equal, one is set to the other",
+        'redis_command_add(&call->words, request->fence > 1 && request->end.boot_ns > 0 ? "1" : "");':
+            "a fence is 0 or a time in microseconds",
+        'redis_command_add(&call->words, request->fence > 0 && request->end.boot_ns > 1 ? "1" : "");':
+            "an end is 0 or a time in nanoseconds",
         "bool queues = stays && redis->place.came > 1 && !called;":
             "the time when the waiter came, in microseconds, is 0 or far above 1",
         "struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 3};":
@@ -67,6 +83,8 @@ EQUIVALENT = {
             "a request's id is a UUID, much shorter than the longest token",
     },
     "src/store/quorum/lease.c": {
+        "if (__builtin_popcount(with) <= quorum->need) {":
+            "servers beyond the majority get the fence now, and not only at the next check of the lease",
         "forget_lost: quorum->join_pause = join_interval; -> ;":
             "only the pause after the next request to join is shorter",
     },

@@ -439,8 +439,13 @@ long_silent() {
     hold_lock job
     queue a -v && queue b
     wait_until 5 grep -qE 'cannot notify waiters.*PUBLISH: .*(can.t publish|permissions to access a channel)' "$T/a.err"
+    local asked
+    asked=$(asks)
+    polled() { [ "$(asks)" -gt $((asked + 6)) ]; }
+    wait_until 60 polled
     end_hold
     ended a
+    equals "$(grep -c 'cannot notify waiters' "$T/a.err")" 1
     ended b
     equals "$(order)" 'a b '
 }
