@@ -92,7 +92,7 @@ class Checker:
         memory.judge(self, runs, started)
         exits.judge_conflicts(self, runs)
         for run in runs:
-            run_times.judge(self, run, started)
+            run_times.judge(self, run, runs, started)
 
     # -- who was there at once --
 

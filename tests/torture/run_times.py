@@ -45,16 +45,16 @@ def read(stamp, logged):
 
 # -- the judge --
 
-def judge(checker, run, started):
-    """`started`: all runs of this lock whose command started."""
+def judge(checker, run, runs, started):
+    """`runs`: all of this lock; `started`: those whose command started."""
     for told in run.told:
         checker.counts[run.backend]["run times"] += 1
-        problem = problem_of(checker, told, started)
+        problem = problem_of(checker, told, runs, started)
         if problem is not None:
             checker.complain(run, problem)
 
 
-def problem_of(checker, told, started):
+def problem_of(checker, told, runs, started):
     """What is wrong, or None. Each length must be one that a run took, and each estimate must be possible with these lengths."""
     typical, slack = told.typical, checker.slack(told.before, told.after)
     if typical is None:
@@ -66,7 +66,7 @@ def problem_of(checker, told, started):
     if told.end is not None and not clocks_differ(checker, told, started) and \
             not told.before - SECOND <= told.end <= told.after + typical.longest + SECOND:
         return "asked at %.3f it is said to end at %.3f, and no run took longer than %g s" % (told.before, told.end, typical.longest)
-    waiting = sum(run.spawned <= told.after and (run.exit is None or run.exit + slack >= told.before) for run in started)
+    waiting = sum(run.spawned <= told.after and (run.exit is None or run.exit + slack >= told.before) for run in runs)
     if told.wait is not None and not 0 <= told.wait <= typical.longest * (1 + waiting) + TICK:
         return "the next one is said to wait for %g s behind %d runs, of which none took longer than %g s" % (
             told.wait, waiting, typical.longest)

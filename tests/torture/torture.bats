@@ -508,6 +508,10 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'it is said to end at 0.500' "$told" 's/end=2.3/end=0.5/'
     judged 0 '0 wrong' "$told" 's/end=2.3/end=0.5/' '/spawn run=2/s/$/ deed=clock/' # it may be the holder's
     judged 1 'the next one is said to wait for 9 s behind 1 runs' "$told" 's/wait=0.8/wait=9/'
+    # One that is killed before its turn has waited, too.
+    judged 1 'the next one is said to wait for 1.5 s behind 1 runs' "$told" 's/wait=0.8/wait=1.5/'
+    judged 0 '0 wrong' "$told" 's/wait=0.8/wait=1.5/' \
+        '/spawn run=2/a 1.0 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0' '/^2.495/i 2.4 kill run=3\n2.4 exit run=3 status=-9'
     judged 1 'an end is expected, and nothing is known of its runs' "$told" 's/typical=[^ ]* //'
     local memory=$success';s/exit run=1 status=0/& dlock=11/;s/exit run=2 status=124/& dlock=12/' row='/^5.0/i 4.9 memory backend=redis lock=a last=12 outcome=stopped status=-1 success=11 failures=1 history=1.6:0.896:stopped:-1;1.0:0.495:exited:0 typical=0.495:0.495:0.495:1'
     judged 0 '0 wrong' "$memory" "$row"
