@@ -19,6 +19,8 @@ TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake 
             "its lease ended before the answer arrived", "confirmed the lock in time", "until time ran out")
 # How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
+# A dlock that is frozen while it changes a lock file keeps others from it for so long (section_limit and tidy_limit).
+SECTION_MOST = 1.1
 # In addition to --retry-for: connecting, the queue, and the machine.
 AROUND_A_FAULT = 3.0
 
@@ -191,6 +193,10 @@ def problem_of_conflict(checker, run):
     if waited < run.wait - 0.005:
         return "75 after %.3f s, but it was to wait for %.3f s" % (waited, run.wait)
     late = waited - (run.wait or GUARD_MOST) - checker.slack(run.exit) - 0.2
+    if late > 0 and run.backend == "file" and any(
+            other.lock == run.lock and other.backend == "file" and other.frozen_during(run.spawned, run.exit)
+            for other in checker.history.runs.values()):
+        late -= SECTION_MOST
     if late > 0 and not run.disturbed and not window_statuses(checker, run) and not checker.machine_stalled(run):
         return "75 came %.3f s after the wait was over" % late
     return None

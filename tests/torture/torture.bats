@@ -344,6 +344,13 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
         '/^1.5 end/i 1.3 exit run=2 status=75 said='
     judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^5.0/i 4.3 exit run=2 status=75 said='
+    # A dlock that is frozen beside it may have begun to change the lock file.
+    local file='s/backend=redis/backend=file/' other='/^1.51/s/^/1.3 freeze run=1\n2.4 thaw run=1\n/;s/^1.51 exit/2.45 exit/;s/^1.52 gone/2.46 gone/'
+    judged 1 '75 came [0-9.]* s after the wait was over' "$refused" "$file" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^5.0/i 2.9 exit run=2 status=75 said='
+    judged 0 '0 wrong' "$refused" "$file" "$other" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' '/^5.0/i 2.9 exit run=2 status=75 said='
+    judged 1 '75 came [0-9.]* s after the wait was over' "$refused" "$file" "$other" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^5.0/i 3.9 exit run=2 status=75 said='
     # That the machine was late a second later explains nothing.
     judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^5.0/i 2.5 exit run=2 status=75 said=\n4.5 machine_late by=0.9'
