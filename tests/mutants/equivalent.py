@@ -5,6 +5,8 @@ file: the line with the mistake, or "FUNCTION: STATEMENT -> ;" for a statement t
 
 EQUIVALENT = {
     "src/run/watch.c": {
+        "if (watch->news_fd > 0 && watch->quit_fd >= 0 && watch->store_fd >= 0 &&":
+            "descriptor 0 is always open",
         "end_thread: watch->runs = false; -> ;":
             "the C library refuses to join the thread a second time",
     },
