@@ -7,8 +7,6 @@ EQUIVALENT = {
     "src/run/watch.c": {
         "if (watch->news_fd > 0 && watch->quit_fd >= 0 && watch->store_fd >= 0 &&":
             "descriptor 0 is always open",
-        "end_thread: watch->runs = false; -> ;":
-            "the C library refuses to join the thread a second time",
     },
     "src/lock/fields.c": {
         "return used + percent_encode(text + (used <= size ? used : 0), used < size ? size - used : 0,":
@@ -29,8 +27,6 @@ EQUIVALENT = {
     "src/run/acquisition.c": {
         "search_outer: lock_state_free(&state); -> ;":
             "the memory is freed when the process ends",
-        "acquisition_close: lock->out->key = NULL; -> ;":
-            "nothing is reported after the close",
         "if (wait->request.waits || holder->shares || holder->pause.left.ns > 1 || !(ended || unknown))":
             "a pause of one nanosecond is over before anything is done",
     },
