@@ -69,6 +69,21 @@ ends_with() {
 }
 
 # bats test_tags=slow
+@test "a waiter that gets only a part of the servers while one hangs keeps that part from others for less than half of the time" {
+    quorum 3
+    on 1 set dlock:job another >/dev/null
+    freeze 3
+    dlock job true 3>&- 4>&- &
+    local waiter=$! held
+    wait_until 60 asked_more 1 6 # several times, so it waits longest
+    held=$(on 2 -r 240 -i 0.04 exists dlock:job | grep -c 1)
+    [ "$held" -gt 0 ]
+    [ "$held" -lt 160 ] # with a margin
+    on 1 del dlock:job >/dev/null
+    ends_with 0 "$waiter"
+}
+
+# bats test_tags=slow
 @test "another client acquires the lock before the fence is written to a majority: exit 75, and the holder is named" {
     serve 1
     serve 2 ahead -86400 # so that the other server's fence is written there

@@ -29,9 +29,9 @@
  *     the first waiter on two others forever.
  *   A client has the lock on some servers, and other servers have not answered: they may still
  *     complete its majority, or they may be down -> these servers get as long again as the others
- *     took, and longer after each split in a row. So a server that hangs does not hold up all
- *     contenders, and a distant server can still answer. A client that asks only once waits at
- *     least a second.
+ *     took, but at least 100 ms, and then the client releases the lock. So a server that hangs
+ *     does not hold up all contenders. After every eighth split in a row they get at least a
+ *     second, so that a distant server can answer, and so they do if the client asks only once.
  *   A minority is down -> the lock counts as not granted there. A majority is down -> the lock is
  *     released wherever it was granted, and an outage is reported.
  *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
@@ -176,23 +176,18 @@ static struct duration grace(const struct quorum *quorum, struct duration least,
     return duration_min(duration_max(deadline_gap(quorum->start, deadline_now()), least), most);
 }
 
-/* How many times to double a duration: once for each consecutive refusal in which no client had a
- * majority, up to a limit. */
-static int doublings(const struct quorum *quorum)
-{
-    enum { DOUBLED_MOST = 5 };
-    return quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
-}
-
-/* How long to wait for the slow servers if no client has a majority yet. The time is short, because
- * the servers that have granted the lock to this client block other clients meanwhile. A client
- * that asks only once waits longer, because it must not be denied the lock just because a server is
- * far away. */
+/* How long to wait for the slow servers if no client has a majority yet. The servers that have
+ * granted the lock to this client block other clients meanwhile, so the time is short compared with
+ * the random time until clients ask again: if two clients each kept a part of the servers for most
+ * of the time, neither would ever have a majority. Now and then the time is longer, because the
+ * others may be split for hours, and only a distant server can decide. So it is, too, for a client
+ * that asks only once. */
 static struct duration split_grace(const struct quorum *quorum)
 {
+    enum { FAR_EVERY = 8 };
     bool asks_once = quorum->takes == 1 && quorum->request.last;
-    struct duration least = {(100 * NS_PER_MS) << doublings(quorum)};
-    return grace(quorum, asks_once ? DURATION_S(1) : least, DURATION_S(5));
+    bool far = asks_once || quorum->splits % FAR_EVERY == FAR_EVERY - 1;
+    return grace(quorum, far ? DURATION_S(1) : DURATION_MS(100), DURATION_S(5));
 }
 
 static struct duration judge_take(const struct quorum *quorum)
@@ -330,11 +325,13 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
 }
 
-/* All waiters know when the holder's lease ends, but they must not all ask at that moment. */
+/* All waiters know when the holder's lease ends, but they must not all ask at that moment. The time
+ * doubles with each consecutive refusal in which no client had a majority, up to a limit. */
 static struct deadline time_to_ask(const struct quorum *quorum, const struct holder *holder)
 {
-    struct duration most = {(quorum->splits > 0 ? 20 * NS_PER_MS : 50 * NS_PER_MS)
-                            << doublings(quorum)};
+    enum { DOUBLED_MOST = 5 };
+    int doubled = quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
+    struct duration most = {(quorum->splits > 0 ? 20 * NS_PER_MS : 50 * NS_PER_MS) << doubled};
     struct duration from_none = {2 * duration_jittered(most).ns - most.ns};
     if (quorum->splits > 0)
         return deadline_after(from_none);
