@@ -344,6 +344,13 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
         '/^1.5 end/i 1.3 exit run=2 status=75 said='
     judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^5.0/i 4.3 exit run=2 status=75 said='
+    # A quorum may wait for a slow server.
+    local quorum='s/backend=redis/backend=quorum3/'
+    judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^5.0/i 2.2 exit run=2 status=75 said='
+    judged 0 '0 wrong' "$refused" "$quorum" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' '/^5.0/i 2.2 exit run=2 status=75 said='
+    judged 1 '75 came [0-9.]* s after the wait was over' "$refused" "$quorum" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^5.0/i 2.6 exit run=2 status=75 said='
     # A dlock that is frozen beside it may have begun to change the lock file.
     local file='s/backend=redis/backend=file/' other='/^1.51/s/^/1.3 freeze run=1\n2.4 thaw run=1\n/;s/^1.51 exit/2.45 exit/;s/^1.52 gone/2.46 gone/'
     judged 1 '75 came [0-9.]* s after the wait was over' "$refused" "$file" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
@@ -365,6 +372,8 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the process that guards the lock did not start in time'
     judged 1 'ended without having run anything' "$refused" '/^5.0/i 2.8 exit run=2 status=71 said=the process that guards the lock did not start in time'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the lease ended before the lock could be attached'
+    judged 1 'ended without having run anything' "$refused" '/^5.0/i 2.8 exit run=2 status=71 said=the lease ended before the lock could be attached'
     judged 1 'ended by signal 15, which nobody sent' "$refused" '/^5.0/i 2.6 exit run=2 status=-15 said='
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.5 signal run=2 number=15 to=dlock\n2.6 exit run=2 status=-15 said='
     verdicts
