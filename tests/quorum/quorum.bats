@@ -75,7 +75,7 @@ ends_with() {
     freeze 3
     dlock job true 3>&- 4>&- &
     local waiter=$! held
-    wait_until 60 asked_more 1 6 # several times, so it waits longest
+    wait_until 60 asked_more 1 6 # so often that its pauses are the longest
     held=$(on 2 -r 240 -i 0.04 exists dlock:job | grep -c 1)
     [ "$held" -gt 0 ]
     [ "$held" -lt 160 ] # with a margin

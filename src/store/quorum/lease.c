@@ -30,8 +30,8 @@
  *   A client has the lock on some servers, and other servers have not answered: they may still
  *     complete its majority, or they may be down -> these servers get as long again as the others
  *     took, but at least 100 ms, and then the client releases the lock. So a server that hangs
- *     does not hold up all contenders. After every eighth split in a row they get at least a
- *     second, so that a distant server can answer, and so they do if the client asks only once.
+ *     does not hold up all contenders. Every eighth time in a row, and if the client asks only
+ *     once, these servers get at least a second, so that a distant server can answer.
  *   A minority is down -> the lock counts as not granted there. A majority is down -> the lock is
  *     released wherever it was granted, and an outage is reported.
  *   A take got no answer, or was cut short -> the server may have carried it out, or may still do
@@ -179,9 +179,9 @@ static struct duration grace(const struct quorum *quorum, struct duration least,
 /* How long to wait for the slow servers if no client has a majority yet. The servers that have
  * granted the lock to this client block other clients meanwhile, so the time is short compared with
  * the random time until clients ask again: if two clients each kept a part of the servers for most
- * of the time, neither would ever have a majority. Now and then the time is longer, because the
- * others may be split for hours, and only a distant server can decide. So it is, too, for a client
- * that asks only once. */
+ * of the time, neither would ever have a majority. Every eighth time, and for a client that asks
+ * only once, the time is longer, because the near servers may be split for hours, and only a
+ * distant server can decide. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     enum { FAR_EVERY = 8 };
