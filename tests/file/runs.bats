@@ -275,3 +275,23 @@ P
     dlock job true
     equals "$(past)" 0
 }
+
+@test "the lock file is removed, and the next run ends just before the lost run is recorded: the next run stays the last" {
+    is_stopped() { grep -q '^State:[[:space:]]T' "/proc/$lost/status"; }
+    local lost
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job -- sleep 60 2>"$T/err" 3>&- 4>&- &
+    lost=$!
+    wait_until 10 eval '[ "$(memory job "s[\"command\"]")" = sleep ]'
+    touch "$T/stop_at_section"
+    rm "$LOCK"
+    wait_until 10 is_stopped # before the section of its own file
+    touch "$T/stop_at_section"
+    kill -CONT "$lost"
+    wait_until 10 not test -e "$T/stop_at_section"
+    wait_until 10 is_stopped # before the section of the file that the next holder may have created
+    dlock job true
+    kill -CONT "$lost"
+    wait "$lost" || true
+    equals "$(memory job '(r["command"], failures)')" "('true', 0)"
+    [ ! -e "$LOCK" ]
+}

@@ -287,23 +287,31 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
         atomic_fetch_add(&entry->losses, 1);
 }
 
-/* The lock was lost: records the run, unless a later run or this one is already recorded. This run
- * is already recorded if the next holder, or the process that took the lock away by force, has
- * recorded it as lost. */
-static void lose(struct dir_backend *backend, const struct lease *lease,
-                 const struct record *record, struct bound bound)
+/* The lock was lost, and our lock file is closed: records the run, unless a later run or this one is
+ * already recorded. This run is already recorded if the next holder, or the process that took the
+ * lock away by force, has recorded it as lost. The critical section of the lock file that is there
+ * now (we create it if there is none) keeps the next holder from recording its run at the same
+ * time. */
+static void lose(struct store *store, const struct lease *lease, const struct record *record,
+                 struct bound bound)
 {
-    struct store *store = &backend->store;
     struct run_end end = lease->end;
+    struct lock_file standing;
     struct run_memory runs;
 
     atomic_fetch_add(&store_entry(store, lease->key, true)->losses, 1);
     if (end.how != RUN_NONE && end.how != RUN_STOPPED)
         end = (struct run_end){RUN_LOST, 0, 0};
+    bool empty =
+        store_open_file(store, &standing, lease->key, LOCK_FILE_TO_TAKE, bound, NULL) == LOCK_OK &&
+        standing.size == 0;
     store_read_runs(store, lease->key, NULL, bound, &runs);
     if (record != NULL && strcmp(record->holder.take_id, lease->take_id) == 0 &&
         runs.last.began_ms < record->holder.since_wall_ms && !is_forced(store, lease, NULL))
         store_add_run(store, record, &end);
+    if (empty)
+        store_tidy(store, &standing, bound);
+    lock_file_close(&standing);
 }
 
 static enum lock_result release_own(struct dir_backend *backend, const struct lease *lease,
@@ -322,9 +330,9 @@ static enum lock_result release_own(struct dir_backend *backend, const struct le
     }
     if (result == LOCK_OK)
         give_back(backend, lease, known ? &record : NULL, bound);
-    else if (lock_is_lost(result))
-        lose(backend, lease, known ? &record : NULL, bound);
     dir_let_go(backend);
+    if (lock_is_lost(result))
+        lose(&backend->store, lease, known ? &record : NULL, bound);
     return result;
 }
 
