@@ -292,26 +292,27 @@ static void give_back(struct dir_backend *backend, const struct lease *lease, st
  * lock away by force, has recorded it as lost. The critical section of the lock file that is there
  * now (we create it if there is none) keeps the next holder from recording its run at the same
  * time. */
-static void lose(struct store *store, const struct lease *lease, const struct record *record,
-                 struct bound bound)
+static void lose(struct dir_backend *backend, const struct lease *lease,
+                 const struct record *record, struct bound bound)
 {
+    struct store *store = &backend->store;
+    struct lock_file *standing = &backend->file;
     struct run_end end = lease->end;
-    struct lock_file standing;
     struct run_memory runs;
 
     atomic_fetch_add(&store_entry(store, lease->key, true)->losses, 1);
     if (end.how != RUN_NONE && end.how != RUN_STOPPED)
         end = (struct run_end){RUN_LOST, 0, 0};
     bool empty =
-        store_open_file(store, &standing, lease->key, LOCK_FILE_TO_TAKE, bound, NULL) == LOCK_OK &&
-        standing.size == 0;
+        store_open_file(store, standing, lease->key, LOCK_FILE_TO_TAKE, bound, NULL) == LOCK_OK &&
+        standing->size == 0;
     store_read_runs(store, lease->key, NULL, bound, &runs);
     if (record != NULL && strcmp(record->holder.take_id, lease->take_id) == 0 &&
         runs.last.began_ms < record->holder.since_wall_ms && !is_forced(store, lease, NULL))
         store_add_run(store, record, &end);
     if (empty)
-        store_tidy(store, &standing, bound);
-    lock_file_close(&standing);
+        store_tidy(store, standing, bound);
+    lock_file_close(standing);
 }
 
 static enum lock_result release_own(struct dir_backend *backend, const struct lease *lease,
@@ -332,7 +333,7 @@ static enum lock_result release_own(struct dir_backend *backend, const struct le
         give_back(backend, lease, known ? &record : NULL, bound);
     dir_let_go(backend);
     if (lock_is_lost(result))
-        lose(&backend->store, lease, known ? &record : NULL, bound);
+        lose(backend, lease, known ? &record : NULL, bound);
     return result;
 }
 
