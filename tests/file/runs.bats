@@ -278,8 +278,8 @@ P
 
 @test "the lock file is removed, and the next run ends just before the lost run is recorded: the next run stays the last" {
     is_stopped() { grep -q '^State:[[:space:]]T' "/proc/$lost/status"; }
-    local lost
-    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job -- sleep 60 2>"$T/err" 3>&- 4>&- &
+    local lost status=0
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -q job -- sleep 60 3>&- 4>&- &
     lost=$!
     wait_until 10 eval '[ "$(memory job "s[\"command\"]")" = sleep ]'
     touch "$T/stop_at_section"
@@ -291,7 +291,8 @@ P
     wait_until 10 is_stopped # before the section of the file that the next holder may have created
     dlock job true
     kill -CONT "$lost"
-    wait "$lost" || true
+    wait "$lost" || status=$?
+    equals "$status" 124
     equals "$(memory job '(r["command"], failures)')" "('true', 0)"
     [ ! -e "$LOCK" ]
 }

@@ -301,14 +301,16 @@ static void lose(struct dir_backend *backend, const struct lease *lease,
     struct run_memory runs;
 
     atomic_fetch_add(&store_entry(store, lease->key, true)->losses, 1);
+    if (record == NULL || strcmp(record->holder.take_id, lease->take_id) != 0 ||
+        is_forced(store, lease, NULL))
+        return;
     if (end.how != RUN_NONE && end.how != RUN_STOPPED)
         end = (struct run_end){RUN_LOST, 0, 0};
     bool empty =
         store_open_file(store, standing, lease->key, LOCK_FILE_TO_TAKE, bound, NULL) == LOCK_OK &&
         standing->size == 0;
     store_read_runs(store, lease->key, NULL, bound, &runs);
-    if (record != NULL && strcmp(record->holder.take_id, lease->take_id) == 0 &&
-        runs.last.began_ms < record->holder.since_wall_ms && !is_forced(store, lease, NULL))
+    if (runs.last.began_ms < record->holder.since_wall_ms)
         store_add_run(store, record, &end);
     if (empty)
         store_tidy(store, standing, bound);

@@ -1,8 +1,8 @@
 /* How processes share the table: every process of the user changes it, word by word, with atomic
  * operations. So there is no lock that a frozen process could keep. (Text records under a byte lock
  * would take only a third of the time. But a process that is frozen with that lock would keep
- * others from recording releases, unless each record were stored twice.) A process changes a lock's
- * slot only in the critical section of the lock's file.
+ * others from recording releases, unless each record were stored twice.) Except for the count of
+ * skipped runs, a process changes a lock's slot only in the critical section of the lock's file.
  *
  *   Processes A and B each request a fence -> each reads the last fence, computes the next one, and
  *     swaps it in only if the last one is unchanged; otherwise it reads again -> no fence is given
@@ -36,11 +36,11 @@
  *   A reads a slot while B writes it, or the writer is killed -> the checksum does not match -> a
  *     reader tries again, and then finds nothing.
  *
- *   A's lock file is removed, B acquires the lock with a new file, and both runs end -> A leaves the
- *     section of its own file and enters that of the new one, creating the file if B has already
- *     removed it -> A sees either no run of B, and B adds its run after A's; or B's run, and A does
- *     not record its own. If A cannot enter the section (B is frozen in it), A adds its run without
- *     it, and both may write at once.
+ *   A's lock file is removed, B acquires the lock with a new file, and both runs end -> A closes the
+ *     old file, and enters the section of the new one; if B has already removed the new one, A
+ *     creates another -> A sees either no run of B, and B adds its run after A's; or B's run, and A
+ *     does not record its own. If A cannot enter the section because B is frozen in it, A adds its
+ *     run without it. If both then write at once, the checksum does not match.
  *
  *   A counts a skipped run while the holder records a run -> the slot stays valid, because the
  *     count is not part of the checksum. Only a success resets the count. A slot may contain such a
