@@ -467,8 +467,8 @@ for note in json.load(sys.stdin):
 }
 
 # All dlock connections to the server are TLS; all of them end, and are made again.
-# A dlock whose greeting was cut off gives its next connection no name.
-has_ours() { redis client list | grep -q 'sub=[12]'; }
+# They are known by their address, because a dlock whose greeting was cut off gives its next connection no name.
+has_ours() { redis client list | grep -q ' addr=[^/ ]* .* sub=[12] '; }
 cut_off() {
     redis client kill type pubsub
     redis client kill type normal
