@@ -965,6 +965,15 @@ int gettimeofday(struct timeval *restrict tv, void *restrict zone)
     *tv = (struct timeval){ts.tv_sec, ts.tv_nsec / 1000};
     return 0;
 }
+/* The kernel waits by its own clock: without this, a wait until a time of a clock that was set back
+ * ends at once, and a thread of a Redis server (jemalloc's) waits so again and again. */
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until)
+{
+    int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    return real(condition, mutex, &(struct timespec){until->tv_sec - ahead(), until->tv_nsec});
+}
 time_t time(time_t *out)
 {
     struct timespec ts;

@@ -132,6 +132,20 @@ verdicts() {
     done <<<"$output"
 }
 
+@test "in a process whose clock was set back, a thread that waits until a time of that clock waits" {
+    # Otherwise a thread of a Redis server waits in a busy loop, and the whole campaign is late.
+    echo -3600 >"$T/wall_clock"
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so python3 - <<'P'
+import ctypes, errno, time
+libc, condition, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+until, begin = time.time() + 0.5, time.monotonic()
+libc.pthread_mutex_lock(mutex)
+error = libc.pthread_cond_timedwait(condition, mutex, (ctypes.c_long * 2)(int(until), int(until % 1 * 1e9)))
+passed = time.monotonic() - begin
+assert (error, passed > 0.3) == (errno.ETIMEDOUT, True), (error, passed)
+P
+}
+
 @test "the checker accepts a history in which all is well" {
     judged 0 '^redis: 2 takes, 0 hand-overs .*, 1 stops \(124\), 0 overlaps, 0 wrong$'
     verdicts
