@@ -515,6 +515,8 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'remembers 3 failures in a row, and there were 2 to 2' "$pids" "$told" 's/failures=2/failures=3/'
     judged 0 '0 wrong' "$pids" "$told" "$success" 's/success=0 failures=2/success=11 failures=1/'
     judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$pids" "$told" "$success" 's/failures=2/failures=1/'
+    judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$pids" "$told" "$success" 's/last=12/last=11/' "$behind"
+    judged 0 '0 wrong' "$pids" "$told" "$success" 's/last=12/last=11/' "$behind" 's/=redis/=quorum3/' # as for the last run
     judged 1 'remembers 2 failures in a row, and there were 1 to 1' "$pids" "$told" "$success" 's/success=0/success=11/'
     # A killed run is lost, and a fault may take all of it away.
     local killed='/^2.495/d;/^2.496/d;s/^2.5 exit run=2 status=124/2.3 kill run=2\n2.5 exit run=2 status=-9/;s/until=2.496/until=2.4/'
