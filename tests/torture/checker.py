@@ -7,6 +7,7 @@ machine, or wrong. exits.py judges how runs ended, order.py who came when, pause
 
 import bisect
 import collections
+import re
 
 import exits
 import memory
@@ -19,6 +20,8 @@ from history import History
 from lateness import Lateness
 
 CHECK_INTERVAL = 1.0  # of dlock: src/run/watch.c
+# As long as dlock cannot start these, its main thread looks at a lock file once in this time.
+WATCHES_ALONE = re.compile("cannot start the (thread that watches|guard process)")
 # How late a process may be because of a busy machine, in seconds, where lateness itself is not judged.
 SLACK = 0.3
 # An overlap that begins no sooner than this before the end of a lease is attributed to the machine, if
@@ -219,7 +222,7 @@ class Checker:
     def excuse_of_loss(self, first, second, last):
         """dlock learns a little later that its lock was removed; if the lock is left from --acquire, it never does."""
         for run in (first, second):
-            notice = CHECK_INTERVAL if run.backend != "file" else 0
+            notice = CHECK_INTERVAL if run.backend != "file" or WATCHES_ALONE.search(run.said) else 0
             losses = [(removal.before, removal.after + notice, "lock taken away")
                       for removal in run.removals + run.shared_removals]
             losses += [(window.begin, window.end + notice + RECONNECT, "lost to " + window.fault) for window in run.lost_to

@@ -270,6 +270,10 @@ P
     judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
         's/until=2.496/until=4.1/'
+    # A file lock is watched all the time, but not before the watch thread has started.
+    local watches_alone='s/said=lost/said=dlock: a: cannot start the thread that watches the lease: Operation not permitted; retrying/'
+    judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/backend=redis/backend=file/'
+    judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/' 's/backend=redis/backend=file/' "$watches_alone"
     # The lock was removed while both were running.
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/1.2 removed run=1 before=1.19/1.7 removed run=1 before=1.69/'
 
