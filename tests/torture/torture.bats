@@ -298,6 +298,8 @@ P
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/^1.6 start/1.1 start/'
     judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.25 start/'
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.1 start/'
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/^1.6 start/1.25 start/'
+    judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/^1.6 start/1.25 start/' 's/^1.0 spawn run=1 .*/& deed=kill-tree/'
     # Its command was killed, and left a daemon.
     local shot='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 signal run=1 number=9 to=command\n1.21 exit run=1 status=137 said='
     judged 0 'at once by design: 1 \(a daemon' "$shot" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
