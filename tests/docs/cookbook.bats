@@ -519,6 +519,7 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     symptom running
     [[ $output == *'A lock can be trusted here'* && $output == *' key '*dlock:nightly* ]]
     kill -KILL "$HOLDER"
+    wait_until 10 gone "$HOLDER"
     run dlock --status nightly
     symptom 'has ended'
     symptom 'lease ends in'
