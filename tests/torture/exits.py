@@ -16,7 +16,8 @@ CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT, SYSTEM_ERROR, NOT_ALLOWED = 75, 69, 
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server may be reported as unreachable if the machine stalls.
 TOO_SLOW = ("no answer in time", "the connection timed out", "the TLS handshake was not answered in time",
-            "its lease ended before the answer arrived", "confirmed the lock in time", "until time ran out")
+            "its lease ended before the answer arrived", "confirmed the lock in time", "until time ran out",
+            "slower than the other servers")
 # How long -n waits for the guard of a dead holder on its host (run/acquisition.c).
 GUARD_MOST = 0.5
 # A dlock that is frozen while it changes a lock file keeps others from it for so long (section_limit and tidy_limit).

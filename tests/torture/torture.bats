@@ -390,6 +390,8 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=redirected 0 times until time ran out'
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=the TLS handshake was not answered in time'
+    judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=slower than the other servers'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=slower than the other servers'
     judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the process that guards the lock did not start in time'
     judged 1 'ended without having run anything' "$refused" '/^5.0/i 2.8 exit run=2 status=71 said=the process that guards the lock did not start in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the lease ended before the lock could be attached'
