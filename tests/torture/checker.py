@@ -203,7 +203,7 @@ class Checker:
             return "a daemon that its command left behind"
         # The kernel releases a file lock before it notifies the children of a killed process. A command that was killed with
         # its dlock runs no longer, but on a busy machine it is there for a while, and the lease may end.
-        if (first.backend == "file" or first.deed == "kill-tree") and first.killed is not None and \
+        if (first.backend == "file" or (first.deed == "kill-tree" and first.is_done)) and first.killed is not None and \
                 first.killed <= begin and last <= first.killed + self.slack(first.killed):
             return "killed dlock, its command just dying"
         # A frozen dlock cannot stop anything, and Redis does not wait for it.

@@ -104,7 +104,8 @@ def judge_memory(checker, runs, told):
     successes = [entry for entry in known if entry.outcome == "success"]
     success = max(successes, key=lambda entry: entry.high, default=None)
     begun = max(successes, key=lambda entry: entry.run.start, default=None)
-    if begun is not None and not may_be_replaced(begun, unclear) and \
+    successes_unclear = [entry for entry in unclear if entry.run.status == 0]
+    if begun is not None and not may_be_replaced(begun, successes_unclear) and \
             not names(told.success, those_begun_after(begun, successes, unclear)):
         checker.complain(begun.run, "it is the last success, but the lock remembers process %s" % told.success)
     if not may_be_replaced(last, unclear):
@@ -115,9 +116,9 @@ def judge_memory(checker, runs, told):
 
 
 def may_be_replaced(last, unclear):
-    """Of the last runs, and of the last successes, that the servers of a quorum remember, the newest by the hosts' clocks
-    counts. If a run with a slow clock has replaced this one on some servers, that may be an older run, which another server
-    remembers."""
+    """Of the last runs that the servers of a quorum remember, the newest by the hosts' clocks counts. If a run with a slow
+    clock has replaced this one on some servers, that may be an older run, which another server remembers. The same holds for
+    the last success, which only another success replaces."""
     return last.run.backend.startswith("quorum") and any(
         other.run.wall and other.run.deed_value.startswith("-") and (other.run.start or float("inf")) > last.run.start
         for other in unclear)

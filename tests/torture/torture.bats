@@ -274,6 +274,10 @@ P
     local watches_alone='s/said=lost/said=dlock: a: cannot start the thread that watches the lease: Operation not permitted; retrying/'
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/backend=redis/backend=file/'
     judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/' 's/backend=redis/backend=file/' "$watches_alone"
+    judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/' 's/backend=redis/backend=file/' \
+        "${watches_alone/thread that watches the lease/guard process, which stops the command if dlock is killed}"
+    judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
+        's/until=2.496/until=4.1/' 's/backend=redis/backend=file/' "$watches_alone"
     # The lock was removed while both were running.
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/1.2 removed run=1 before=1.19/1.7 removed run=1 before=1.69/'
 
@@ -299,7 +303,10 @@ P
     judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.25 start/'
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.1 start/'
     judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/^1.6 start/1.25 start/'
-    judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/^1.6 start/1.25 start/' 's/^1.0 spawn run=1 .*/& deed=kill-tree/'
+    local whole='s/^1.0 spawn run=1 .*/& deed=kill-tree/'
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/^1.6 start/1.25 start/' "$whole" # that was not the deed
+    judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/^1.6 start/1.25 start/' "$whole" '/^1.2 kill/i 1.19 deed run=1'
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/' "$whole" '/^1.2 kill/i 1.19 deed run=1'
     # Its command was killed, and left a daemon.
     local shot='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 signal run=1 number=9 to=command\n1.21 exit run=1 status=137 said='
     judged 0 'at once by design: 1 \(a daemon' "$shot" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
@@ -524,7 +531,9 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 0 '0 wrong' "$pids" "$told" "$success" 's/success=0 failures=2/success=11 failures=1/'
     judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$pids" "$told" "$success" 's/failures=2/failures=1/'
     judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$pids" "$told" "$success" 's/last=12/last=11/' "$behind"
-    judged 0 '0 wrong' "$pids" "$told" "$success" 's/last=12/last=11/' "$behind" 's/=redis/=quorum3/' # as for the last run
+    judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$pids" "$told" "$success" 's/last=12/last=11/' "$behind" 's/=redis/=quorum3/'
+    judged 0 '0 wrong' "$pids" "$told" "$success" 's/last=12/last=11/' "$behind" 's/=redis/=quorum3/' \
+        '/term/d;s/status=124 dlock=12.*/status=0 dlock=12 said=/' # run 2 may have replaced run 1, because it was a success, too
     judged 1 'remembers 2 failures in a row, and there were 1 to 1' "$pids" "$told" "$success" 's/success=0/success=11/'
     # A killed run is lost, and a fault may take all of it away.
     local killed='/^2.495/d;/^2.496/d;s/^2.5 exit run=2 status=124/2.3 kill run=2\n2.5 exit run=2 status=-9/;s/until=2.496/until=2.4/'
