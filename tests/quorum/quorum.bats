@@ -1123,6 +1123,17 @@ since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/^since ([0-9]+)
     equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('exited', 0)"
 }
 
+@test "a killed sharer is the last run if its lease ends after the success of a later sharer" {
+    quorum 3
+    hold_lock job --shared -t 3s
+    kill -KILL "$HOLDER" "$(cat "$T/held")"
+    dlock --shared job true
+    wait_until 20 not dlock --status -q job
+    equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('lost', 1)"
+    DLOCK_REDIS=$(url 1) # one server says the same
+    equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('lost', 1)"
+}
+
 @test "--pause: a quorum with one server down is paused by a majority, and resumed" {
     quorum 2 1
     dlock --pause=60s --message=maintenance job

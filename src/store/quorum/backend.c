@@ -187,8 +187,9 @@ static struct run_memory find_memory(const struct quorum *quorum)
         memcpy(newest.history, last->history, sizeof newest.history);
     }
     /* If a host's clock was slow, the last run may seem older than the last success. In that case,
-     * the success counts as the last run. */
-    if (newest_ms(&newest.success) > newest_ms(&newest.last))
+     * the success counts as the last run. A lost run is older for another reason: its lease has
+     * ended after the success did, but only the run's beginning is known. */
+    if (newest.last.end.how != RUN_LOST && newest_ms(&newest.success) > newest_ms(&newest.last))
         newest.last = newest.success;
     return newest;
 }
