@@ -46,7 +46,7 @@ class Checker:
         self.history = History()
         self.wrong, self.counts = self.history.wrong, self.history.counts
         self.most_overrun = collections.defaultdict(lambda: float("-inf"))
-        self.late = Lateness(())
+        self.late = self.asking = Lateness(())
         self.clocks_set = set()  # stores whose fences' clock was set
         self.longest_free = collections.defaultdict(float)
 
@@ -72,6 +72,9 @@ class Checker:
         if not history.begun or not history.done:
             self.wrong.append(("", "the log is not complete"))
         self.late = Lateness(history.late)
+        # A dlock that is refused at once (-n) shows how long it may take until a request has reached the store.
+        self.asking = Lateness([(run.exit, run.exit - run.spawned) for run in history.runs.values()
+                                if run.wait == 0 and run.status == 75 and not run.disturbed])
         self.clocks_set = {run.backend for run in history.runs.values() if run.wall and run.backend == "file"} | \
             {window.backend for window in history.windows if window.sets_clock}
         locks = collections.defaultdict(list)

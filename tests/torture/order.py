@@ -68,8 +68,10 @@ def judge_order(checker, started, calm):
     """`started` is sorted by start: no earlier one may have come long after a later one."""
     def long_before(other, run):
         """Whether the other one was certainly in the queue before."""
-        return other.spawned + APART < run.spawned and \
-            other.spawned + APART + 2 * checker.late.near(other.spawned, run.spawned) < run.spawned
+        if other.spawned + APART >= run.spawned:
+            return False
+        slow = max(2 * checker.late.near(other.spawned, run.spawned), checker.asking.near(other.spawned, run.spawned))
+        return other.spawned + APART + slow < run.spawned
 
     for place, run in enumerate(started):
         if run.wait == 0:

@@ -411,9 +411,17 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
 @test "the checker finds a waiter that is passed over or overtaken, and a lock that is not kept" {
     judged 1 'it waited for 3.* s for a lock that nobody held' '/^1.6 start/,/^2.51/d' 's/^5.0/4.9 start fence=11 run=2 pid=2\n4.95 end status=0 run=2 pid=2\n4.96 exit run=2 status=0 said=\n4.97 gone run=2 until=4.95\n5.0/'
     # Run 3 came long after run 2, and is served first.
-    local third='/^1.6 start/i 1.4 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.52 start fence=11 run=3 pid=3\n1.53 end status=0 run=3 pid=3\n1.54 exit run=3 status=0 said=\n1.55 gone run=3 until=1.53'
-    judged 1 'it came 0.400 s after run 2, and was served before it' "$third" '/^1.6 start/s/fence=11/fence=12/'
-    judged 0 '0 wrong' "$third" '/^1.6 start/s/fence=11/fence=12/' 's/^1.4 spawn run=3/1.1 spawn run=3/'
+    local third='/^1.6 start/s/fence=11/fence=12/;/^1.6 start/i 1.4 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.52 start fence=11 run=3 pid=3\n1.53 end status=0 run=3 pid=3\n1.54 exit run=3 status=0 said=\n1.55 gone run=3 until=1.53'
+    judged 1 'it came 0.400 s after run 2, and was served before it' "$third"
+    judged 0 '0 wrong' "$third" 's/^1.4 spawn run=3/1.1 spawn run=3/'
+    # A dlock with -n was refused late at that time, and so run 2 may have come to the store after run 3.
+    local late_refusal='/^1.4 spawn/i 1.05 spawn run=4 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=0\n1.25 exit run=4 status=75 said='
+    judged 0 '0 wrong' "$third" "$late_refusal"
+    judged 1 'it came 0.400 s after run 2, and was served before it' "$third" "$late_refusal" '/run=4/s/^1.25/1.15/'
+    judged 1 'it came 0.400 s after run 2, and was served before it' "$third" "$late_refusal" '/spawn run=4/s/lock=a/lock=b/;/exit run=4/i 1.1 freeze run=4\n1.2 thaw run=4'
+    judged 1 'it came 0.400 s after run 2, and was served before it' "$third" "$late_refusal" '/spawn run=4/s/wait=0/wait=200/'
+    judged 1 'it came 0.400 s after run 2, and was served before it' "$third" "$late_refusal" '/spawn run=4/s/lock=a/lock=b/;s/run=4 status=75/run=4 status=0/' \
+        '/exit run=4/i 1.1 start fence=1 run=4 pid=4\n1.2 end status=0 run=4 pid=4\n1.25 gone run=4 until=1.2'
     # A waiter that could not be called polls, and a later one is called.
     local deaf='s/^\(1.0 spawn run=1.*\) ttl=1000/\1 ttl=20000/;s/^1.5\([ 12]\)/6.5\1/;s/until=1.5$/until=6.5/;/^1.01/a 1.03 fault_begin backend=redis fault=x may_lose=0 deafens=1\n1.04 fault_end backend=redis fault=x' late='/^1.6 start/,/^2.51/d;s/^5.0/9.5 start fence=11 run=2 pid=2\n9.55 end status=0 run=2 pid=2\n9.56 exit run=2 status=0 said=\n9.57 gone run=2 until=9.55\n9.9/'
     judged 0 '0 wrong' "$deaf" "$late"
